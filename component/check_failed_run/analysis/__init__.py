@@ -1,0 +1,244 @@
+"""Facts to a verdict. Pure: no clock, no environment, no network; the same facts give the same diagnosis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from check_failed_run.analysis.candidates import Candidates, Finder, phase_of
+from check_failed_run.analysis.classify import Judge, Verdict
+from check_failed_run.analysis.confidence import confidence
+from check_failed_run.analysis.diagnosis import Cause, Diagnosis, Evidence
+from check_failed_run.analysis.ranks import RankFacts, read_ranks
+from check_failed_run.analysis.ruled_out import rule_out
+from check_failed_run.analysis.settings import read_settings
+from check_failed_run.analysis.stall import find_stall
+from check_failed_run.analysis.timeline import Timeline
+from check_failed_run.analysis.trajectory import series_of
+from check_failed_run.analysis.words import contributing, describe, environment, framework_of, last_point
+from check_failed_run.catalogue import by_id, exception_rules
+from check_failed_run.catalogue.model import Mark, Role
+from check_failed_run.record import RunRecord
+from check_failed_run.scanning.facts import LogFacts
+
+__all__ = ["analyse"]
+
+MAX_EVIDENCE = 12
+
+
+def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
+    """Diagnose one run from the facts of its logs and what the sources know about it."""
+    signatures = by_id()
+    timeline = Timeline(facts, record, {s.id: s.marks for s in signatures.values() if s.marks is not None})
+    command = _command(timeline, record)
+    settings = read_settings(facts, record, command)
+    finder = Finder(timeline, signatures, exception_rules(), num_labels=settings.get("num_labels"), task=record.task)
+    found = finder.find()
+    world = settings.get("world_size")
+    ranks = read_ranks(timeline, found.cascades, found.causes, world if isinstance(world, int) else None)
+    judge = Judge(timeline, signatures, found, ranks)
+    verdict = judge.decide()
+    if verdict.primary is None:
+        verdict.primary = _stall(timeline, record, found, verdict)
+    framework = record.framework or framework_of(facts, record)
+    status = _status(timeline, verdict, judge)
+    primary = verdict.primary
+    if status in ("healthy", "recovered", "running"):
+        blamed = None
+    else:
+        blamed = primary
+    features = _features(blamed, verdict, found, judge, status, facts)
+    sure = confidence(features)
+    decided = blamed is None or blamed.cls != "unknown"
+    diagnosis = Diagnosis(
+        status=status,
+        framework=framework,
+        primary=blamed if blamed is not None else None,
+        decided=decided,
+        confidence=sure if decided else min(sure, 0.3),
+        environment=environment(facts, record, timeline, settings, command),
+        config=settings,
+        features=features,
+    )
+    _fill(diagnosis, timeline, verdict, found, ranks, judge, facts, record, command)
+    return diagnosis
+
+
+def _command(timeline: Timeline, record: RunRecord) -> str | None:
+    if record.command:
+        return record.command
+    for log in timeline.logs:
+        for hit in timeline.marks(log, Mark.COMMAND):
+            if hit.group("command"):
+                return hit.group("command").strip()
+    return None
+
+
+def _stall(timeline: Timeline, record: RunRecord, found: Candidates, verdict: Verdict) -> Cause | None:
+    if verdict.ended_ok or verdict.early_stop:
+        return None
+    signatures = by_id()
+    watched = [h.at for h in found.context if signatures[h.signature].cls == "stalled"]
+    stall = find_stall(timeline, record.now, interrupted=verdict.interrupted.at if verdict.interrupted else None, watched=watched)
+    if stall is None:
+        return None
+    at = stall.evidence[0] if stall.evidence else None
+    return Cause(
+        cls="stalled", signature="trend/stall", kind="no progress, no error", at=at, specificity=stall.strength, status="hung",
+        step=stall.last.step if stall.last else None, epoch=stall.last.epoch if stall.last else None, attempt=timeline.last_attempt,
+        summary=stall.summary, evidence=[Evidence(line, "progress") for line in stall.evidence],
+    )
+
+
+def _status(timeline: Timeline, verdict: Verdict, judge: Judge) -> str:
+    primary = verdict.primary
+    if primary is None:
+        if any(not c.signature.startswith("trend/") and judge.fatal(c) for c in verdict.recovered) and (verdict.ended_ok or timeline.last_attempt > 1):
+            return "recovered"
+        return "healthy"
+    if primary.attempt < timeline.last_attempt and verdict.ended_ok:
+        return "recovered"
+    if primary.status:
+        errors = [c for c in [*verdict.survivors, *verdict.followed] if judge.fatal(c) and not c.signature.startswith("trend/")]
+        if primary.signature.startswith("trend/") and primary.status in ("diverged", "degraded") and errors and primary.cls in ("nan-inf", "optimization-divergence"):
+            return "crashed"
+        return primary.status
+    if primary.cls == "stalled":
+        return "hung"
+    return "crashed"
+
+
+def _features(primary: Cause | None, verdict: Verdict, found: Candidates, judge: Judge, status: str, facts: list[LogFacts]) -> dict[str, float]:
+    if primary is None:
+        return {
+            "specificity_2": 1.0,
+            "specificity_3": float(verdict.ended_ok),
+            "absence": float(not verdict.ended_ok and not verdict.early_stop),
+            "competing": float(min(2, len({c.cls for c in verdict.recovered}))) * 0.3,
+        }
+    others = {c.cls for c in verdict.survivors if c.cls != primary.cls and c.specificity >= 2 and c.attempt == primary.attempt}
+    same = sum(c.cls == primary.cls for c in verdict.survivors)
+    return {
+        "specificity_3": float(primary.specificity >= 3),
+        "specificity_2": float(primary.specificity == 2),
+        "specificity_0": float(primary.specificity == 0),
+        "fatal": float(judge.fatal(primary)),
+        "cascade": float(primary.role == "cascade"),
+        "trend": float(primary.signature.startswith("trend/")),
+        "confirmed": float(same > 0 or any(c.cls == primary.cls for c in found.confirmations if c is not primary)),
+        "competing": float(min(2, len(others))),
+        "truncated": float(any(not f.complete for f in facts)),
+    }
+
+
+def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Candidates, ranks: RankFacts, judge: Judge,
+          facts: list[LogFacts], record: RunRecord, command: str | None) -> None:
+    signatures = by_id()
+    primary = diagnosis.primary
+    diagnosis.last_progress = last_point(timeline, primary)
+    describe(diagnosis, timeline, verdict, found, ranks, signatures)
+    diagnosis.contributing = contributing(diagnosis, found, verdict, ranks, signatures, record)
+    seen: set[tuple[str, int, int]] = set()
+
+    def quote(item: Evidence) -> None:
+        key = (item.at.input, item.at.line, item.at.offset)
+        if key not in seen and item.at.raw and len(diagnosis.evidence) < MAX_EVIDENCE:
+            seen.add(key)
+            diagnosis.evidence.append(item)
+
+    if primary is not None:
+        for item in primary.evidence[:4]:
+            quote(item)
+        related = [c for c in [*verdict.survivors, *found.confirmations] if c.cls == primary.cls and c.signature != primary.signature]
+        for cause in related[:2]:
+            quote(cause.evidence[0])
+        for hit in _near_context(timeline, found, primary, signatures):
+            quote(Evidence(hit.at, hit.signature))
+        distinct = {}
+        for cause in [*verdict.survivors, *verdict.followed]:
+            distinct.setdefault(cause.signature, cause)
+        for cause in list(distinct.values())[:5]:
+            quote(cause.evidence[0])
+        for name in sorted({h.signature for h in found.context}):
+            hit = next(h for h in found.context if h.signature == name)
+            if signatures[name].cls == primary.cls:
+                quote(Evidence(hit.at, name))
+    else:
+        for log in timeline.logs:
+            for hit in [*timeline.marks(log, Mark.END_OK)[-2:], *timeline.marks(log, Mark.EARLY_STOP)[-1:], *timeline.marks(log, Mark.RESUMED)[-1:]]:
+                quote(Evidence(hit.at, hit.signature))
+        for cause in verdict.recovered[:3]:
+            quote(cause.evidence[0])
+        for hit in found.context[:2]:
+            quote(Evidence(hit.at, hit.signature))
+    distinct_secondary: dict[str, Cause] = {}
+    for cause in [*verdict.survivors, *verdict.followed]:
+        if cause.cls and cause.cls != (primary.cls if primary else None) and cause.cls != "unknown":
+            distinct_secondary.setdefault(cause.cls, cause)
+    diagnosis.secondary = list(distinct_secondary.values())
+    for cause in diagnosis.secondary:
+        cause.confidence = round(0.1 + 0.1 * min(cause.specificity, 3) if cause.role != "cascade" else 0.1, 2)
+    diagnosis.ruled_out = rule_out(diagnosis, verdict, found, timeline, facts)
+    diagnosis.series = _series(timeline, primary)
+    diagnosis.attempts = [
+        {"number": number, "first_line": log.attempt_starts[i], "last_line": (log.attempt_starts[i + 1] - 1) if i + 1 < len(log.attempt_starts) else log.facts.lines,
+         "outcome": _outcome(timeline, number, verdict, found), "input": log.facts.name}
+        for log in timeline.logs if not log.companion or len(timeline.logs) == 1
+        for i, number in enumerate(range(log.first_attempt, log.last_attempt() + 1))
+    ] if timeline.last_attempt > 1 else []
+    diagnosis.ranks = _rank_rows(ranks, primary)
+    diagnosis.values.setdefault("command", command)
+    diagnosis.values["log"] = facts[0].name if facts else None
+    loaded = [h for log in timeline.logs for h in timeline.marks(log, Mark.CHECKPOINT_SAVED) if h.group("path")]
+    before = [h for h in loaded if primary is None or primary.at is None or h.at.input != primary.at.input or h.at.line <= primary.at.line]
+    if before:
+        diagnosis.values["checkpoint_printed"] = before[-1].group("path")
+    rows = []
+    for fact in facts:
+        for name, table in sorted(fact.signatures.items()):
+            signature = signatures.get(name)
+            if signature is None or signature.role is Role.MARKER or not table.first:
+                continue
+            rows.append({"signature": name, "class": signature.cls, "role": str(signature.role), "input": fact.name, "line": table.first[0].at.line, "count": table.count})
+    diagnosis.signals = rows[:200]
+
+
+def _near_context(timeline: Timeline, found: Candidates, primary: Cause, signatures: dict) -> list:
+    """Context lines of the same class, or close before the cause."""
+    if primary.at is None:
+        return []
+    near = [h for h in found.context if h.at.input == primary.at.input and (signatures[h.signature].cls in (primary.cls, "") and abs(h.at.line - primary.at.line) <= 400 or 0 <= primary.at.line - h.at.line <= 30)]
+    picked: dict[str, Any] = {}
+    for hit in sorted(near, key=lambda h: abs(h.at.line - primary.at.line)):
+        picked.setdefault(hit.signature, hit)
+    return list(picked.values())[:4]
+
+
+def _series(timeline: Timeline, primary: Cause | None) -> dict:
+    main = max(timeline.logs, key=lambda log: len(log.facts.metrics), default=None)
+    if main is None:
+        return {}
+    points = timeline.points(main, timeline.last_attempt) or main.facts.metrics
+    return {name: s.points for name, s in sorted(series_of(points).items(), key=lambda kv: -len(kv[1].points))[:24]}
+
+
+def _outcome(timeline: Timeline, number: int, verdict: Verdict, found: Candidates) -> str:
+    if number == timeline.last_attempt:
+        return "ended well" if verdict.ended_ok else verdict.primary.kind if verdict.primary else "no failure found"
+    causes = [c for c in [*found.causes, *found.cascades] if c.attempt == number]
+    return f"failed: {causes[0].kind}" if causes else "ended without a known reason"
+
+
+def _rank_rows(ranks: RankFacts, primary: Cause | None) -> list[dict[str, Any]]:
+    if len(ranks.ranks) < 2:
+        return []
+    rows = []
+    failed = primary.rank if primary is not None else None
+    for rank in sorted(ranks.ranks)[:1024]:
+        word = ranks.first_words.get(rank)
+        role = "failed-first" if rank == failed else "followed" if word is not None and primary is not None else "silent" if primary is not None else "unaffected"
+        rows.append({"rank": rank, "role": role, "line": word.at.line if word else None, "input": word.at.input if word else None,
+                     "timestamp": None, "time": word.at.time if word else None, "what": word.kind if word else None})
+    return rows
+
+
+_ = phase_of

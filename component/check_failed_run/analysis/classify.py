@@ -1,0 +1,224 @@
+"""From candidates to one primary cause.
+
+Order of reasoning: the last attempt counts; what the run went on after is recovered; a cascade is primary
+only when nothing else is there; of causes, the earliest one that explains the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from check_failed_run.analysis.candidates import Candidates
+from check_failed_run.analysis.diagnosis import Cause
+from check_failed_run.analysis.ranks import RankFacts
+from check_failed_run.analysis.timeline import Timeline
+from check_failed_run.catalogue.model import Mark, Signature
+from check_failed_run.scanning.facts import Hit
+
+SILENT_TRENDS = ("evaluation-mismatch", "stalled", "optimization-divergence")
+"""Classes whose trends count only where nothing stopped the run."""
+
+NEAR_END = 60  # lines
+
+
+@dataclass(slots=True)
+class Verdict:
+    """``primary`` is None where no failure was found; ``recovered`` are faults that the run survived."""
+
+    primary: Cause | None
+    survivors: list[Cause] = field(default_factory=list)
+    recovered: list[Cause] = field(default_factory=list)
+    followed: list[Cause] = field(default_factory=list)
+    ended_ok: bool = False
+    early_stop: bool = False
+    interrupted: Hit | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Judge:
+    def __init__(self, timeline: Timeline, signatures: dict[str, Signature], found: Candidates, ranks: RankFacts):
+        self.timeline, self.signatures, self.found, self.ranks = timeline, signatures, found, ranks
+        self.last = timeline.last_attempt
+        self._train = {log.index: [p for p in log.facts.metrics if p.kind in ("train", "progress", "eval")] for log in timeline.logs}
+
+    def decide(self) -> Verdict:
+        verdict = Verdict(None)
+        ends = [(log, h) for log in self.timeline.logs for h in self.timeline.marks(log, Mark.END_OK)]
+        stops = [(log, h) for log in self.timeline.logs for h in self.timeline.marks(log, Mark.EARLY_STOP)]
+        interrupts = [(log, h) for log in self.timeline.logs for h in self.timeline.marks(log, Mark.INTERRUPTED)]
+        verdict.early_stop = bool(stops)
+        verdict.interrupted = max((h for _, h in interrupts), key=lambda h: self.timeline.key(h.at), default=None)
+        last_end = max((self.timeline.key(h.at) for _, h in ends), default=None)
+
+        causes = self._outrank([c for c in self.found.causes])
+        current = [c for c in causes if c.attempt == self.last]
+        earlier = [c for c in causes if c.attempt < self.last]
+        errors = [c for c in current if not c.signature.startswith("trend/")]
+        trends = [c for c in current if c.signature.startswith("trend/")]
+
+        open_errors = []
+        for cause in errors:
+            if self._recovered(cause, last_end):
+                verdict.recovered.append(cause)
+            else:
+                open_errors.append(cause)
+        cascades = [c for c in self.found.cascades if c.attempt == self.last and not self._recovered(c, last_end)]
+        confirmations = [c for c in self.found.confirmations if c.attempt == self.last]
+        fatal_cascade = bool(cascades)
+        verdict.ended_ok = last_end is not None and not open_errors and not fatal_cascade
+
+        nan = [t for t in trends if t.cls == "nan-inf"]
+        other = [t for t in trends if t.cls != "nan-inf"]
+
+        primary = self._pick(open_errors, nan)
+        if primary is None and nan:
+            primary = nan[0]
+        if primary is None or (primary.specificity <= 1 and primary.cls == "process-crash"):
+            promoted = self._promote(primary, cascades, confirmations)
+            primary = promoted or primary
+        if primary is None and cascades:
+            primary = self._cascade(cascades)
+        if primary is None and other:
+            primary = max(other, key=lambda t: (t.specificity, t.cls == "optimization-divergence", -t.at.line))
+        if primary is None and earlier and not verdict.ended_ok and not any(self._train[log.index] and log.last_attempt() == self.last for log in self.timeline.logs):
+            primary = self._pick([c for c in earlier if not c.signature.startswith("trend/")], [])
+        if primary is not None and primary.cls == "io-checkpoint" and primary.attempt == self.last:
+            origin = [c for c in earlier if c.cls == "io-checkpoint" and not c.signature.startswith("trend/")]
+            if origin and (primary.phase == "checkpoint-load" or "truncat" in primary.signature or "archive" in primary.signature or "corrupt" in primary.signature):
+                primary = origin[0]
+                verdict.notes.append("the earlier attempt left the checkpoint that this attempt could not read")
+        verdict.primary = primary
+        verdict.survivors = [c for c in [*open_errors, *trends] if c is not primary]
+        verdict.followed = [c for c in cascades if c is not primary]
+        verdict.recovered += [c for c in earlier if c is not primary]
+        return verdict
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _outrank(self, causes: list[Cause]) -> list[Cause]:
+        """Drop causes that another cause of the same attempt explains, by the catalogue's word."""
+        gone: set[int] = set()
+        for cause in causes:
+            signature = self.signatures.get(cause.signature)
+            if signature is None or not signature.outranks:
+                continue
+            for other in causes:
+                if other is cause or other.attempt != cause.attempt or id(cause) in gone:
+                    continue
+                if any(other.signature == name or (name.endswith("/") and (other.signature.startswith(name) or other.cls + "/" == name)) or (
+                        name.startswith("trend/") and other.signature.startswith(name)) for name in signature.outranks) and not (
+                        other.signature in self.signatures and cause.signature in self.signatures[other.signature].outranks):
+                    gone.add(id(other))
+        return [c for c in causes if id(c) not in gone]
+
+    def fatal(self, cause: Cause) -> bool:
+        """Whether the program cannot have gone on after this line."""
+        if cause.signature.startswith("trend/"):
+            return False
+        signature = self.signatures.get(cause.signature)
+        if signature is not None and signature.fatal:
+            return True
+        return cause.exception is not None
+
+    def dies(self, cause: Cause) -> bool:
+        """Whether an uncaught exception ended its process: its stack starts at module level."""
+        if cause.exception is None:
+            return False
+        for log, traceback in self.found.tracebacks:
+            if log.facts.name == cause.at.input and any(e.at.line == cause.at.line for e in traceback.exceptions):
+                return any(f.function in ("<module>", "_run_module_as_main", "_run_code") for e in traceback.exceptions for f in e.frames[:3])
+        return False
+
+    def _recovered(self, cause: Cause, last_end: tuple | None) -> bool:
+        """The run went on after this fault: later steps by the same process, or the run's own word that it ended well."""
+        key = self.timeline.key(cause.at)
+        signature = self.signatures.get(cause.signature)
+        if last_end is not None and key < last_end:
+            if not (self.dies(cause) and self._only_buffered(cause)):
+                return True
+        log = self.timeline.log(cause.at.input)
+        recovery = [h for h in self.timeline.marks(log, Mark.RECOVERED) if h.at.line >= cause.at.line and log.attempt_at(h.at.line) == cause.attempt]
+        if self.dies(cause) and not recovery:
+            return False
+        after = [p for p in self._train[log.index] if p.line > cause.at.line and log.attempt_at(p.line) == cause.attempt and (p.rank == cause.rank or p.rank is None or cause.rank is None)]
+        before = [p for p in self._train[log.index] if p.line < cause.at.line and log.attempt_at(p.line) == cause.attempt]
+        top = max((p.step for p in before if p.step is not None), default=None)
+        if top is None:
+            steps = {p.step if p.step is not None else p.line for p in after if p.kind != "progress"} or {p.step for p in after if p.step}
+            advanced = len(steps) >= 3
+        else:
+            later = {p.step for p in after if p.step is not None and p.step > top}
+            advanced = len(later) >= 2 or (not later and len([p for p in after if p.step is None and p.kind == "train"]) >= 3)
+        if signature is not None and signature.fatal and not recovery:
+            return advanced and len(after) >= 5 and cause.exception is None and not signature.cls == "process-crash"
+        return advanced
+
+    def _only_buffered(self, cause: Cause) -> bool:
+        """Standard output that was flushed at exit stands after the traceback of the process that wrote it."""
+        log = self.timeline.log(cause.at.input)
+        ends = [h for h in self.timeline.marks(log, Mark.END_OK) if h.at.line > cause.at.line]
+        return not ends
+
+    def _pick(self, errors: list[Cause], nan: list[Cause]) -> Cause | None:
+        if not errors:
+            return None
+        fatal = [c for c in errors if self.fatal(c)]
+        pool = fatal or errors
+        known = [c for c in pool if c.specificity >= 2] or [c for c in pool if c.specificity >= 1] or pool
+        first = self._first_over_ranks(known)
+        # a quieter line just before it in the same episode may say more
+        for cause in errors:
+            if cause is first or self.fatal(cause) or cause.specificity < 2:
+                continue
+            if self.timeline.key(cause.at) <= self.timeline.key(first.at) and cause.specificity >= first.specificity and not self._progress_between(cause, first):
+                first = cause
+                break
+            if first.specificity <= 1 and cause.specificity >= 2 and not self._progress_between(first, cause):
+                first = cause
+                break
+        for trend in nan:
+            if self.timeline.key(trend.at) < self.timeline.key(first.at) and not self._explains_nan(first):
+                return trend
+        return first
+
+    def _explains_nan(self, cause: Cause) -> bool:
+        return cause.cls == "nan-inf" and cause.specificity >= 3 and cause.location is not None
+
+    def _first_over_ranks(self, causes: list[Cause]) -> Cause:
+        first = min(causes, key=lambda c: self.timeline.key(c.at))
+        # the rank that is missing from the time-outs is the suspect: its own error is the cause
+        if self.ranks.absent and self.ranks.timeouts:
+            own = [c for c in causes if c.rank in self.ranks.absent]
+            if own:
+                return min(own, key=lambda c: self.timeline.key(c.at))
+        if first.cls in ("process-crash", "nccl-distributed") and first.specificity <= 2:
+            better = [c for c in causes if c.cls not in ("process-crash", "nccl-distributed") and c.specificity >= 2]
+            if better:
+                return min(better, key=lambda c: self.timeline.key(c.at))
+        return first
+
+    def _progress_between(self, a: Cause, b: Cause) -> bool:
+        if a.at.input != b.at.input:
+            return False
+        low, high = sorted((a.at.line, b.at.line))
+        log = self.timeline.log(a.at.input)
+        inside = [p for p in self._train[log.index] if low < p.line < high and p.kind == "train"]
+        return len(inside) >= 2
+
+    def _promote(self, primary: Cause | None, cascades: list[Cause], confirmations: list[Cause]) -> Cause | None:
+        """A kill with a memory record beside it ran out of memory."""
+        kills = [c for c in [primary, *cascades] if c is not None and c.cls == "process-crash"]
+        strong = [c for c in confirmations if c.cls]
+        if strong:
+            chosen = min(strong, key=lambda c: (-c.specificity, self.timeline.key(c.at)))
+            for kill in kills[:1]:
+                chosen.evidence += kill.evidence
+                chosen.step = chosen.step if chosen.step is not None else kill.step
+                chosen.rank = chosen.rank if chosen.rank is not None else kill.rank
+            return chosen
+        return None
+
+    def _cascade(self, cascades: list[Cause]) -> Cause:
+        usable = [c for c in cascades if c.cls] or cascades
+        top = max(c.specificity for c in usable)
+        return min((c for c in usable if c.specificity == top), key=lambda c: self.timeline.key(c.at))

@@ -1,0 +1,379 @@
+"""One pass over the bytes of a log: LogFacts out, memory bounded whatever the size.
+
+Small logs (up to ``WHOLE``) are kept whole. Of larger ones the pass keeps head, tail and the surroundings
+of tracebacks; signatures are counted over every line; metric lines are thinned to the first of each cell
+of an absolute byte grid, whose cells double until at most ``MAX_POINTS`` are occupied, so that the result
+does not depend on how the bytes were cut into chunks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from check_failed_run.catalogue.model import Role
+from check_failed_run.scanning.cleaning import ANSI_BYTES, Cleaner, looks_like_srun
+from check_failed_run.scanning.facts import Hit, LogFacts, LogLine, MetricPoint, SignatureFacts
+from check_failed_run.scanning.matcher import Matcher, segment_bounds
+from check_failed_run.scanning.metrics import PREFILTER, MetricReader
+from check_failed_run.scanning.tracebacks import read_tracebacks
+
+CHUNK = 256 << 10  # fits the second-level cache
+WHOLE = 2 << 20  # logs up to this size are kept whole
+HEAD = 192 << 10
+TAIL = 512 << 10
+TAIL_LINES = 500
+REGION = 48 << 10  # bytes kept after a region cue
+REGION_BEFORE = 4 << 10
+MAX_REGIONS = 12  # kept from the front, and as many from the back
+KEEP = 8  # hits kept from the front and from the back, per signature
+MAX_RAW = 4096  # bytes of a segment that are decoded
+MAX_POINTS = 8192
+MAX_MATCHED = 20_000  # stage-two matches per signature before its count becomes a lower bound
+MAX_UNMATCHED = 20_000  # stage-two misses per cue before the cue is given up in this log
+
+
+class Scanner:
+    """Feeds on chunks of one log."""
+
+    def __init__(self, name: str, matcher: Matcher, *, rank: int | None = None, start_line: int = 1, start_offset: int = 0):
+        self.facts = LogFacts(name)
+        self.facts.complete = start_offset == 0
+        self._rank = rank
+        self._matcher = matcher
+        self._base = start_offset  # offset of the buffer's first byte
+        self._line = start_line  # line number at the buffer's first byte
+        self._first_line = start_line
+        self._first_offset = start_offset
+        self._cleaner: Cleaner | None = None
+        self._whole: bytearray | None = bytearray()
+        self._head = b""
+        self._tail = bytearray()
+        self._tail_start = (start_line, start_offset)
+        self._regions: list[tuple[int, int, bytearray, int]] = []  # line, offset, bytes, wanted end offset
+        self._unmatched: dict[int, int] = {}
+        self._seen: dict[int, tuple[int, int]] = {}
+        self._cell = 1
+        self._cells: dict[int, MetricPoint] = {}
+        self._reader = MetricReader()
+
+    def feed(self, data: bytearray, size: int) -> None:
+        """Take ``data[:size]``, which ends at a line end unless the log does not."""
+        if self._cleaner is None:
+            sample = bytes(data[: min(size, 1 << 16)]).decode("utf-8", "replace").split("\n")[:200]
+            self._cleaner = Cleaner(srun_labels=looks_like_srun(sample))
+        view = memoryview(data)[:size]
+        try:
+            if data.find(b"\x1b", 0, size) >= 0:
+                clean = ANSI_BYTES.sub(b"", bytes(view))
+                self._match_escaped(bytes(view), clean)
+            else:
+                self._match(data, size, view)
+        finally:
+            view.release()
+        self._keep(data, size)
+        if self._whole is None:
+            self._sample_metrics(data, size)
+        self._base += size
+        self._line += data.count(b"\n", 0, size)
+        self.facts.size += size
+
+    # signatures -----------------------------------------------------------------------------------
+
+    def _match(self, data: bytearray, size: int, view: memoryview) -> None:
+        found = self._matcher.scan(view)
+        position, line = 0, self._line
+        last = (-1, -1)
+        cues: set[int] = set()
+        bounds = (-1, -1)
+        for end, cue in found:
+            if not (bounds[0] <= end - 1 < bounds[1]):
+                if cues:
+                    self._stage_two(data, bounds, line, cues)
+                bounds = segment_bounds(data, end - 1, end, size)
+                if bounds[0] >= position:
+                    line += data.count(b"\n", position, bounds[0])
+                    position = bounds[0]
+                cues = set()
+            if (end, cue) != last:
+                cues.add(cue)
+                last = (end, cue)
+        if cues:
+            self._stage_two(data, bounds, line, cues)
+
+    def _match_escaped(self, raw: bytes, clean: bytes) -> None:
+        """Match on text without terminal escapes; line numbers carry over, since escapes hold no line end."""
+        found = self._matcher.scan(clean)
+        if not found:
+            return
+        hits: dict[tuple[int, int], set[int]] = {}
+        for end, cue in found:
+            hits.setdefault(segment_bounds(clean, end - 1, end, len(clean)), set()).add(cue)
+        raw_lines = raw.split(b"\n")
+        starts = [0]
+        for piece in raw_lines:
+            starts.append(starts[-1] + len(piece) + 1)
+        for (start, _end), cues in sorted(hits.items()):
+            number = clean.count(b"\n", 0, start)
+            segment = clean.count(b"\r", clean.rfind(b"\n", 0, start) + 1, start)
+            pieces = raw_lines[number].split(b"\r")
+            offset = starts[number] + sum(len(p) + 1 for p in pieces[:segment])
+            self._stage_two(raw, (offset, offset + len(pieces[min(segment, len(pieces) - 1)])), self._line + number, cues)
+
+    def _stage_two(self, data: bytes | bytearray, bounds: tuple[int, int], line: int, cues: set[int]) -> None:
+        matcher, facts = self._matcher, self.facts
+        start, end = bounds
+        wanted = sorted({i for cue in cues for i in matcher.by_cue[cue] if self._unmatched.get(cue, 0) < MAX_UNMATCHED})
+        if not matcher.region_ids.isdisjoint(cues):
+            self._open_region(data, start, line)
+        if not wanted:
+            return
+        lines = None
+        any_match = False
+        harmless = False
+        matched: list[tuple[int, LogLine, re.Match[str]]] = []
+        for index in wanted:
+            signature = matcher.signatures[index]
+            if facts.signatures.get(signature.id, _NONE).count >= MAX_MATCHED:
+                any_match = True
+                continue
+            if lines is None:
+                lines = self._lines_of(bytes(data[start : min(end, start + 4 * MAX_RAW)]), line, self._base + start)
+            for item in lines:
+                match = signature.match(item.text)
+                if match:
+                    matched.append((index, item, match))
+                    any_match = True
+                    harmless = harmless or signature.role is Role.HARMLESS
+                    break
+        for index, item, match in matched:
+            signature = matcher.signatures[index]
+            if harmless and signature.role is not Role.HARMLESS:
+                continue
+            table = facts.signatures.setdefault(signature.id, SignatureFacts())
+            table.count += 1
+            hit = Hit(signature.id, item, tuple((k, v) for k, v in match.groupdict().items() if v is not None))
+            if len(table.first) < KEEP:
+                table.first.append(hit)
+            else:
+                table.last.append(hit)
+                if len(table.last) > KEEP:
+                    del table.last[0]
+        if not any_match:
+            for cue in cues:
+                self._unmatched[cue] = self._unmatched.get(cue, 0) + 1
+
+    def _lines_of(self, segment: bytes, line: int, offset: int) -> list[LogLine]:
+        raw = segment[:MAX_RAW].decode("utf-8", "replace")
+        if segment[:1] == b"{" and len(segment) > MAX_RAW:
+            cleaned = self._cleaner.clean_all(segment.decode("utf-8", "replace"))
+        else:
+            cleaned = self._cleaner.clean_all(raw)
+        rank = self._rank
+        return [LogLine(self.facts.name, line, offset, raw, c.text, c.rank if c.rank is not None else rank, c.source, c.time, c.level) for c in cleaned]
+
+    # excerpts -------------------------------------------------------------------------------------
+
+    def _keep(self, data: bytearray, size: int) -> None:
+        for _line, offset, kept, wanted in self._regions:
+            have = offset + len(kept)
+            if have < wanted and have < self._base + size:
+                kept += data[have - self._base : min(size, wanted - self._base)]
+        if self._whole is not None:
+            self._whole += memoryview(data)[:size]
+            if len(self._whole) <= WHOLE:
+                return
+            whole, self._whole = self._whole, None
+            self._head = bytes(whole[: whole.rfind(b"\n", 0, HEAD) + 1 or HEAD])
+            base, line = self._base, self._line
+            self._base, self._line = self._first_offset, self._first_line
+            self._sample_metrics(whole, len(whole) - size)
+            self._base, self._line = base, line
+            self._tail = whole
+        else:
+            self._tail += memoryview(data)[:size]
+        if len(self._tail) > 2 * TAIL:
+            cut = self._tail.find(b"\n", len(self._tail) - TAIL) + 1 or len(self._tail) - TAIL
+            line, offset = self._tail_start
+            self._tail_start = (line + self._tail.count(b"\n", 0, cut), offset + cut)
+            del self._tail[:cut]
+
+    def _open_region(self, data: bytes | bytearray, start: int, line: int) -> None:
+        """Mark the surroundings of a region cue as wanted; ``_keep`` copies the bytes."""
+        offset = self._base + start
+        if self._regions:
+            first_line, first_offset, kept, wanted = self._regions[-1]
+            if offset < wanted and wanted - first_offset < 4 * REGION:
+                self._regions[-1] = (first_line, first_offset, kept, max(wanted, min(offset + REGION, first_offset + 4 * REGION)))
+                return
+        back = max(0, start - REGION_BEFORE)
+        back = data.find(b"\n", back, start) + 1 if back else 0
+        back = min(back or start, start)
+        self._regions.append((line - data.count(b"\n", back, start), self._base + back, bytearray(), offset + REGION))
+        if len(self._regions) > 2 * MAX_REGIONS:
+            del self._regions[MAX_REGIONS]
+
+    # metrics --------------------------------------------------------------------------------------
+
+    def _sample_metrics(self, data: bytearray, size: int) -> None:
+        """Keep the first metric line of each grid cell that starts in ``data[:size]``."""
+        position, line, counted = 0, self._line, 0
+        while position < size:
+            cell = (self._base + position) // self._cell
+            if cell in self._cells:
+                position = (cell + 1) * self._cell - self._base
+                continue
+            found = PREFILTER.search(data, position, size)
+            if not found:
+                break
+            start, end = segment_bounds(data, found.start(), found.end(), size)
+            line += data.count(b"\n", counted, start) if start > counted else 0
+            counted = max(counted, start)
+            own = (self._base + start) // self._cell
+            if own not in self._cells:
+                lines = self._lines_of(bytes(data[start : min(end, start + MAX_RAW)]), line, self._base + start)
+                point = next((p for p in map(self._reader.feed, lines) if p), None)
+                if point is not None:
+                    self.facts.metrics_seen += 1
+                    self._cells[own] = point
+                    if len(self._cells) > MAX_POINTS:
+                        self._coarsen()
+            position = max(end, position + 1)
+
+    def _coarsen(self) -> None:
+        while len(self._cells) > MAX_POINTS:
+            self._cell *= 2
+            merged: dict[int, MetricPoint] = {}
+            for index in sorted(self._cells):
+                merged.setdefault(index // 2, self._cells[index])
+            self._cells = merged
+
+    # result ---------------------------------------------------------------------------------------
+
+    def finish(self) -> LogFacts:
+        facts = self.facts
+        last = b""
+        if self._whole is not None:
+            blocks = [(self._first_line, self._first_offset, bytes(self._whole))]
+            last = bytes(self._whole[-1:])
+        else:
+            last = bytes(self._tail[-1:])
+            blocks = [(self._first_line, self._first_offset, self._head)]
+            blocks += [(line, offset, bytes(kept)) for line, offset, kept, _ in self._regions]
+            line, offset = self._tail_start
+            cut = len(self._tail)
+            for _ in range(TAIL_LINES + 1):
+                previous = self._tail.rfind(b"\n", 0, max(cut - 1, 0))
+                if previous < 0:
+                    cut = 0
+                    break
+                cut = previous + 1
+            cut = max(cut, len(self._tail) - TAIL)
+            blocks.append((line + self._tail.count(b"\n", 0, cut), offset + cut, bytes(self._tail[cut:])))
+        facts.lines = self._line - 1 + (1 if last not in (b"", b"\n") else 0)
+        for line, offset, block in _disjoint(blocks):
+            facts.excerpts.append(self._split(block, line, offset))
+        reader = MetricReader()
+        points: dict[int, MetricPoint] = {p.offset: p for p in self._cells.values()}
+        seen = 0
+        for number, excerpt in enumerate(facts.excerpts):
+            facts.tracebacks += read_tracebacks(excerpt)
+            if self._whole is None and number < len(facts.excerpts) - 1:
+                continue
+            for item in excerpt:
+                point = reader.feed(item)
+                if point is not None:
+                    seen += 1
+                    points[(item.offset, seen) if self._whole is not None else item.offset] = point
+        facts.metrics = sorted(points.values(), key=lambda p: p.offset)
+        facts.metrics_seen = max(seen, facts.metrics_seen)
+        times = [item.time for excerpt in facts.excerpts for item in excerpt if item.time is not None]
+        facts.first_time, facts.last_time = (times[0], times[-1]) if times else (None, None)
+        if self._cell > 1:
+            facts.notes.append(f"metric lines were sampled: one per {self._cell} bytes")
+        return facts
+
+    def _split(self, block: bytes, line: int, offset: int) -> list[LogLine]:
+        lines: list[LogLine] = []
+        for number, piece in enumerate(block.split(b"\n"), line):
+            start = offset
+            if b"\r" in piece:
+                segments = piece.split(b"\r")
+                # a redrawn bar: the first, the last and whatever is not a bar are kept
+                for index, segment in enumerate(segments):
+                    if segment and (index < 2 or index > len(segments) - 12 or b"%|" not in segment):
+                        lines += self._lines_of(segment, number, start)
+                    start += len(segment) + 1
+            elif piece:
+                lines += self._lines_of(piece, number, start)
+            offset += len(piece) + 1
+        return lines
+
+
+_NONE = SignatureFacts()
+
+
+def _disjoint(blocks: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """Blocks in order of offset, overlaps cut off the later one's front."""
+    result: list[tuple[int, int, bytes]] = []
+    end = -1
+    for line, offset, block in sorted(blocks, key=lambda b: (b[1], -len(b[2]))):
+        if offset < end:
+            skip = end - offset
+            if skip >= len(block):
+                continue
+            cut = block.find(b"\n", skip - 1) + 1
+            if cut == 0:
+                continue
+            line, offset, block = line + block.count(b"\n", 0, cut), offset + cut, block[cut:]
+        if block:
+            result.append((line, offset, block))
+            end = offset + len(block)
+    return result
+
+
+def scan_stream(
+    stream,
+    name: str,
+    matcher: Matcher,
+    *,
+    rank: int | None = None,
+    start_line: int = 1,
+    start_offset: int = 0,
+    chunk: int = CHUNK,
+    progress: Callable[[int], None] | None = None,
+) -> LogFacts:
+    """Scan a binary stream (``readinto``) front to back.
+
+    A truncated gzip stream or a read error ends the scan; ``facts.notes`` says where.
+    """
+    scanner = Scanner(name, matcher, rank=rank, start_line=start_line, start_offset=start_offset)
+    buffer = bytearray(chunk)
+    filled = 0
+    while True:
+        view = memoryview(buffer)
+        try:
+            count = stream.readinto(view[filled:])
+        except (EOFError, OSError) as error:
+            scanner.facts.notes.append(f"reading stopped after {scanner.facts.size + filled} bytes: {error}")
+            scanner.facts.complete = False
+            count = 0
+        finally:
+            view.release()
+        if not count:
+            break
+        filled += count
+        if filled < chunk:
+            continue
+        cut = buffer.rfind(b"\n", 0, filled) + 1 or buffer.rfind(b"\r", 0, filled) + 1 or filled
+        scanner.feed(buffer, cut)
+        rest = filled - cut
+        buffer[:rest] = buffer[cut:filled]
+        filled = rest
+        if progress:
+            progress(cut)
+    if filled:
+        scanner.feed(buffer, filled)
+        if progress:
+            progress(filled)
+    return scanner.finish()
