@@ -68,3 +68,11 @@ def check_failed_run(
             "--fingerprint", fingerprint,
         ],
     )  # fmt: skip
+
+
+if __name__ == "__main__":  # python -m check_failed_run.kfp_component [FILE]: CHECK_FAILED_RUN_IMAGE names the image
+    import sys
+
+    from kfp import compiler
+
+    compiler.Compiler().compile(check_failed_run, sys.argv[1] if len(sys.argv) > 1 else "component.yaml")

@@ -31,14 +31,14 @@ def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
     timeline = Timeline(facts, record, {s.id: s.marks for s in signatures.values() if s.marks is not None})
     command = _command(timeline, record)
     settings = read_settings(facts, record, command)
-    finder = Finder(timeline, signatures, exception_rules(), num_labels=settings.get("num_labels"), task=record.task)
+    finder = Finder(timeline, signatures, exception_rules(), num_labels=settings.get("num_labels"), task=record.task, learning_rate=settings.get("learning_rate"))
     found = finder.find()
     world = settings.get("world_size")
     ranks = read_ranks(timeline, found.cascades, found.causes, world if isinstance(world, int) else None)
     judge = Judge(timeline, signatures, found, ranks)
     verdict = judge.decide()
     if verdict.primary is None:
-        verdict.primary = _stall(timeline, record, found, verdict)
+        verdict.primary = _stall(timeline, record, found, verdict, settings)
     framework = record.framework or framework_of(facts, record)
     status = _status(timeline, verdict, judge)
     primary = verdict.primary
@@ -73,12 +73,12 @@ def _command(timeline: Timeline, record: RunRecord) -> str | None:
     return None
 
 
-def _stall(timeline: Timeline, record: RunRecord, found: Candidates, verdict: Verdict) -> Cause | None:
+def _stall(timeline: Timeline, record: RunRecord, found: Candidates, verdict: Verdict, settings: dict[str, Any]) -> Cause | None:
     if verdict.ended_ok or verdict.early_stop:
         return None
     signatures = by_id()
     watched = [h.at for h in found.context if signatures[h.signature].cls == "stalled"]
-    stall = find_stall(timeline, record.now, interrupted=verdict.interrupted.at if verdict.interrupted else None, watched=watched)
+    stall = find_stall(timeline, record.now, interrupted=verdict.interrupted.at if verdict.interrupted else None, watched=watched, epochs=settings.get("epochs"))
     if stall is None:
         return None
     at = stall.evidence[0] if stall.evidence else None

@@ -23,6 +23,9 @@ PHASES: tuple[tuple[str, str], ...] = (
 _PHASES = tuple((name, re.compile(pattern)) for name, pattern in PHASES)
 
 
+NO_FAILURE_TYPES = ("KeyboardInterrupt", "GeneratorExit", "StopIteration")
+
+
 @dataclass(slots=True)
 class Candidates:
     causes: list[Cause] = field(default_factory=list)
@@ -64,9 +67,9 @@ def find_rule(rules: tuple[ExceptionRule, ...], exception: ExceptionInfo, *, wor
 
 
 class Finder:
-    def __init__(self, timeline: Timeline, signatures: dict[str, Signature], rules: tuple[ExceptionRule, ...], *, num_labels: int | None = None, task: str | None = None):
+    def __init__(self, timeline: Timeline, signatures: dict[str, Signature], rules: tuple[ExceptionRule, ...], *, num_labels: int | None = None, task: str | None = None, learning_rate: float | None = None):
         self.timeline, self.signatures, self.rules = timeline, signatures, rules
-        self.num_labels, self.task = num_labels, task
+        self.num_labels, self.task, self.learning_rate = num_labels, task, learning_rate
         self.steps = {log.index: Steps(log.facts.metrics) for log in timeline.logs}
         self.first_train = {log.index: next((p.line for p in log.facts.metrics if p.kind in ("train", "progress") and ((p.step or 0) > 0 or p.kind == "train")), None) for log in timeline.logs}
 
@@ -136,7 +139,7 @@ class Finder:
             chosen, pairs = self._root(traceback, at_line)
             for exception in traceback.exceptions:
                 where[exception.at.line] = "claimed"
-            if traceback.handled:
+            if traceback.handled or traceback.exceptions[-1].type.rsplit(".", 1)[-1] in NO_FAILURE_TYPES:
                 continue
             causes = [(s, h) for s, h in pairs if s.role is Role.CAUSE]
             others = [(s, h) for s, h in pairs if s.role is Role.CASCADE]
@@ -201,7 +204,7 @@ class Finder:
         for attempt in range(log.first_attempt, log.last_attempt() + 1):
             points = self.timeline.points(log, attempt)
             first = points[0].line if points else 0
-            trends += find_trends(points, resumed=any(line <= first for line in resumed), num_labels=self.num_labels, task=self.task)
+            trends += find_trends(points, resumed=any(line <= first for line in resumed), num_labels=self.num_labels, task=self.task, learning_rate=self.learning_rate)
         found.trends[log.index] = trends
         for trend in trends:
             found.causes.append(self._trend_cause(log, trend))

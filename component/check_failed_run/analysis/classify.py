@@ -76,7 +76,7 @@ class Judge:
         if primary is None or (primary.specificity <= 1 and primary.cls == "process-crash"):
             promoted = self._promote(primary, cascades, confirmations)
             primary = promoted or primary
-        if primary is None and cascades:
+        if cascades and (primary is None or primary.specificity == 0):
             primary = self._cascade(cascades)
         if primary is None and other:
             primary = max(other, key=lambda t: (t.specificity, t.cls == "optimization-divergence", -t.at.line))
@@ -109,7 +109,20 @@ class Judge:
                         name.startswith("trend/") and other.signature.startswith(name)) for name in signature.outranks) and not (
                         other.signature in self.signatures and cause.signature in self.signatures[other.signature].outranks):
                     gone.add(id(other))
+                    self._inherit(cause, other)
         return [c for c in causes if id(c) not in gone]
+
+    def _inherit(self, cause: Cause, other: Cause) -> None:
+        """The line that first shows the cause stays the failure point, whichever line names it best."""
+        if other.cls != cause.cls or other.at.input != cause.at.input or other.signature.startswith("trend/") or other.rank != cause.rank:
+            return
+        cause.evidence += [e for e in other.evidence if e.at.line != cause.at.line]
+        if self.timeline.key(other.at) < self.timeline.key(cause.at) and (other.exception is not None or cause.exception is None):
+            cause.at = other.at
+            cause.step = other.step
+        cause.exception = cause.exception or other.exception
+        cause.location = cause.location or other.location
+        cause.phase = cause.phase or other.phase
 
     def fatal(self, cause: Cause) -> bool:
         """Whether the program cannot have gone on after this line."""
@@ -165,6 +178,8 @@ class Judge:
         fatal = [c for c in errors if self.fatal(c)]
         pool = fatal or errors
         known = [c for c in pool if c.specificity >= 2] or [c for c in pool if c.specificity >= 1] or pool
+        if known[0].specificity == 0 and len(pool) < len(errors):
+            known = [c for c in errors if c.specificity >= 2] or known
         first = self._first_over_ranks(known)
         # a quieter line just before it in the same episode may say more
         for cause in errors:

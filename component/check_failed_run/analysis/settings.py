@@ -30,7 +30,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "num_workers": ("num_workers", "dataloader_num_workers", "workers"),
     "max_steps": ("max_steps", "train_steps", "max_iters", "train-iters", "total_steps", "max_update", "num_steps"),
     "epochs": ("num_train_epochs", "max_epochs", "epochs", "num_epochs"),
-    "num_labels": ("num_labels", "num_classes", "n_classes", "num_class"),
+    "num_labels": ("num_labels", "num_classes", "n_classes", "num_class", "classes"),
     "vocab_size": ("vocab_size", "vocab-size", "padded_vocab_size"),
     "max_length": ("max_length", "max_seq_length", "max_seq_len", "seq_len", "seq-length", "block_size", "sequence_len", "cutoff_len"),
     "gradient_checkpointing": ("gradient_checkpointing", "activation_checkpointing"),

@@ -27,7 +27,7 @@ class Stall:
     strength: int
 
 
-def find_stall(timeline: Timeline, now: float | None, *, interrupted: LogLine | None, watched: list[LogLine]) -> Stall | None:
+def find_stall(timeline: Timeline, now: float | None, *, interrupted: LogLine | None, watched: list[LogLine], epochs: float | None = None) -> Stall | None:
     """``watched`` are lines by which some watcher says that nothing moves (stalled/* signatures)."""
     main = max((log for log in timeline.logs), key=lambda log: len(log.facts.metrics), default=None)
     if main is None:
@@ -38,8 +38,11 @@ def find_stall(timeline: Timeline, now: float | None, *, interrupted: LogLine | 
     typical = _interval(main, advancing)
     limit = max(LEAST_GAP, TIMES * (typical or 0.0))
     total = next((p.total_steps for p in reversed(points) if p.total_steps), None)
-    unfinished = total is None or last is None or last.step is None or last.step < total
-    if not unfinished:
+    epochs = next((p.total_epochs for p in reversed(points) if p.total_epochs), epochs)
+    reached = last is not None and total is not None and last.step is not None and last.step >= 0.98 * total
+    if last is not None and epochs is not None and last.epoch is not None:
+        reached = last.epoch >= epochs - 1 and (reached or total is None)
+    if reached:
         return None
     last_time = (last.time or main.time_at(last.line)) if last is not None else main.times[0] if main.times else None
     latest, latest_line = None, None
@@ -62,6 +65,20 @@ def find_stall(timeline: Timeline, now: float | None, *, interrupted: LogLine | 
         return Stall(None, quiet, [*watched[-2:]], "training never starts: the run waits", 2)
     if interrupted is not None and last is not None and total is not None:
         return Stall(last, quiet, [*quotes, interrupted], f"progress stops at {where}{of} and the user interrupts the run", 1)
+    short = last is not None and (total is not None and last.step is not None or epochs is not None and last.epoch is not None)
+    if short and timeline.logs and not any(log.companion is False and log is not main and log.facts.metrics for log in timeline.logs):
+        goal = of or (f" of {epochs:g} epochs" if epochs is not None else "")
+        final = _final_line(main)
+        return Stall(last, quiet, [line for line in (_line(main, last), final) if line is not None],
+                     f"the log ends at {where}, short of its goal{goal}, without an error or an end", 1)
+    return None
+
+
+def _final_line(log: Log) -> LogLine | None:
+    for excerpt in reversed(log.facts.excerpts):
+        for line in reversed(excerpt):
+            if line.text.strip():
+                return line
     return None
 
 
@@ -78,7 +95,7 @@ def _advances(points: list[MetricPoint]) -> list[MetricPoint]:
         value = (point.epoch or 0.0, point.step) if point.step is not None else (point.epoch or 0.0, None)
         key = (point.reader, point.kind == "eval", point.rank)
         number = value[0] * 1e9 + (value[1] if value[1] is not None else point.line)
-        if point.step is not None and point.kind == "train":
+        if point.step is not None and point.epoch is None:
             number = point.step
         if key not in best or number > best[key]:
             best[key] = number

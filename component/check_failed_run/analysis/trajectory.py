@@ -84,7 +84,9 @@ class Steps:
         return point.step if point.step is not None else self.at(point.line, point.offset)
 
 
-def find_trends(points: list[MetricPoint], *, resumed: bool = False, num_labels: int | None = None, task: str | None = None) -> list[Trend]:
+def find_trends(
+    points: list[MetricPoint], *, resumed: bool = False, num_labels: int | None = None, task: str | None = None, learning_rate: float | None = None
+) -> list[Trend]:
     """All trends of one attempt of one log, earliest first."""
     if not points:
         return []
@@ -94,7 +96,7 @@ def find_trends(points: list[MetricPoint], *, resumed: bool = False, num_labels:
     trends += _nan(series, steps, resumed)
     nan_line = min((t.point.line for t in trends), default=None)
     if not any(t.name.startswith("trend/nan") and t.name != "trend/nan-eval-only" for t in trends):
-        trends += _divergence(series, steps, resumed)
+        trends += _divergence(series, steps, resumed) or _never_learned(series, steps, num_labels, learning_rate)
     else:
         trends += [t for t in _divergence(series, steps, resumed) if nan_line is not None and t.point.line < nan_line]
     trends += _slowdown(series, steps)
@@ -250,19 +252,22 @@ def _loss_divergence(loss: Series, steps: Steps, resumed: bool, series: dict[str
     rising = last - best
     blown = last > 3 * max(abs(first), 1e-9) and last - first > 0.5
     lost = rising > RISE * max(gained, 0) and last > FACTOR * scale and rising > 0.3 and rising > 0.25 * abs(first)
+    # a loss that doubles and stays there for a third of the run has diverged even from a high start
+    lost = lost or (last > 1.8 * scale and rising > 0.25 * max(gained, 0) and rising > 0.3 and count >= 12 and best_at < 0.67 * count)
     if best <= 0 and not blown:
         return None
     if not (blown or lost):
         return None
     after = smooth[best_at + 1:]
-    half = best + 0.4 * rising
+    half = min(best + 0.4 * rising, best * (last / best) ** 0.4) if best > 0 < last else best + 0.4 * rising  # growth may be exponential
     above = sum(v > half for v in after[-max(3, len(after) // 3):]) / max(1, len(after[-max(3, len(after) // 3):]))
     if above < 0.7:
         return None
     spread = _noise(values[: best_at + 1]) if best_at >= 6 else 0
     if rising < 4 * spread and not blown:
         return None
-    onset_index = next((i for i in range(best_at, count) if values[i] > best + 0.2 * rising and all(v > best + 0.1 * rising for v in smooth[min(i + width, count - 1):])), best_at)
+    low, high = (best + 0.1 * (half - best), best + 0.5 * (half - best)) if half > best else (best, best)
+    onset_index = next((i for i in range(best_at, count) if values[i] > high and all(v > low for v in smooth[min(i + width, count - 1):])), best_at)
     onset, peak = finite[onset_index][0], finite[max(range(count), key=lambda i: values[i])][0]
     step = steps.of(onset)
     name = "trend/divergence-after-resume" if resumed and onset_index < max(20, count // 4) else "trend/divergence-warmup" if onset_index <= 2 else "trend/divergence"
@@ -271,6 +276,29 @@ def _loss_divergence(loss: Series, steps: Steps, resumed: bool, series: dict[str
     return Trend(name, "optimization-divergence", onset, [finite[best_at][0], onset, peak, finite[-1][0]],
                  f"the loss climbs{where} while still finite: best {best:.4g}, at the end {last:.4g}, and it does not come back", strength, "diverged", loss.name, step,
                  {"best": best, "last": last})
+
+
+def _never_learned(series: dict[str, Series], steps: Steps, num_labels: int | None, learning_rate: float | None) -> list[Trend]:
+    """The loss explodes at once (above ten times chance) and settles where nothing has been learned."""
+    loss = next(iter(_train_losses(series)), None)
+    if loss is None or len(loss.finite()) < 8 or loss.points[0].reader == "boosting":
+        return []
+    pairs = loss.finite()
+    values = [v for _, v in pairs]
+    tail = values[-max(4, len(values) // 4):]
+    last = statistics.median(tail)
+    peak_at = max(range(len(values)), key=lambda i: values[i])
+    chance = math.log(num_labels) if num_labels and num_labels > 1 else None
+    if peak_at > len(values) // 4 or last <= 0 or values[peak_at] < max(10, 20 * last) or learning_rate is None or learning_rate < 0.05:
+        return []
+    if chance is not None and not 0.9 * chance < last < 2 * chance:
+        return []
+    half = len(tail) // 2
+    if chance is None and statistics.median(tail[half:]) < 0.95 * statistics.median(tail[:half]):
+        return []
+    point = pairs[peak_at][0]
+    return [Trend("trend/divergence-warmup", "optimization-divergence", point, [point, pairs[-1][0]],
+                  f"the loss jumps to {values[peak_at]:.4g} at once and settles at {last:.3g}, where nothing is learned: the rate of {learning_rate:g} cannot train", 3, "diverged", loss.name, steps.of(point))]
 
 
 def _noise(values: list[float]) -> float:
@@ -349,6 +377,13 @@ def _evaluation(series: dict[str, Series], steps: Steps, num_labels: int | None)
             share = [v / top for v in values]
             learning = improved > 0.3 or (train_high is not None and train_high / (100.0 if train_high > 1.5 else 1.0) > 0.8)
             early = pairs[: 2]
+            ranking = "auc" in _short(name)
+            untrained = train is not None and len(train.finite()) >= 3 and train.finite()[0][1] > 2 * statistics.median(v for _, v in train.finite()[-3:])
+            if ranking and share[0] >= 0.99 and untrained and len(share) >= 5 and (pairs[0][0].step or 0) <= 1:
+                point = pairs[0][0]
+                found.append(Trend("trend/eval-perfect", "evaluation-mismatch", point, [p for p, _ in pairs[:2]],
+                                   f"{name} is {share[0]:.4f} before anything has been learned: too good too soon, which points at leakage", 2, "degraded", name, steps.of(point)))
+                continue
             if any(v / top >= 0.9995 for _, v in early) and len(share) >= 1 and _is(("accuracy", "acc", "auc", "f1", "acc@1", "top1"), name):
                 point = next(p for p, v in early if v / top >= 0.9995)
                 if sum(v >= 0.99 for v in share) >= 0.8 * len(share) or len(share) <= 2:

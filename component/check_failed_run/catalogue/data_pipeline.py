@@ -138,7 +138,6 @@ RETRY_SOURCE = Fix(
     time_to_try="1 h",
     gain=0.8,
     confidence=0.7,
-    command="[[{command}]]",
 )
 RAISE_VOCAB = Fix(
     action="Compare the largest id in the data with the size of the table; resize the embedding, or map unseen ids to an unknown row",
@@ -170,6 +169,8 @@ def _why(line: str, why: str) -> Reject:
     return Reject(line=line, why=why)
 
 
+# a loader that says it left the sample out has dealt with it
+_SKIPPED = r"(?i)\b(?:skip(?:ped|ping)|ignor(?:ed|ing))\b"
 # a frame's source text in a traceback (also in rich's boxes) quotes the message before the exception line does
 _SOURCE = r"^[\s\d│❱|]*raise [A-Za-z_.]+\("
 
@@ -194,7 +195,7 @@ SIGNATURES: tuple[Signature, ...] = (
             _why("WARNING skipping unreadable image tiles/a_01.png", "the loader dealt with it"),
             _why("train: WARNING a.jpg: ignoring corrupt image/label: image size (7, 5) <10 pixels", "skipped at scan time, harmless"),
         ),
-        unless=r"(?i)\b(?:skip(?:ped|ping)|ignor(?:ed|ing))\b" + "|" + _SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         fixes=(SKIP_BAD, TOLERATE_BAD, REFETCH),
         specificity=3,
     ),
@@ -215,7 +216,7 @@ SIGNATURES: tuple[Signature, ...] = (
         pattern=r"(?:OSError|IOError|SyntaxError|ValueError|PIL\.\S*Error|DecompressionBombError): (?:image file is truncated|broken PNG file"
         r"|broken data stream when reading image file|unrecognized data stream contents when reading image|cannot load this image"
         r"|Not enough image data|Image size \(\d+ pixels\) exceeds limit)",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="Pillow, PIL/ImageFile.py:load and PIL/PngImagePlugin.py",
         means="the image's header is fine but its pixel data ends early or is damaged",
         matches=(
@@ -255,7 +256,7 @@ SIGNATURES: tuple[Signature, ...] = (
         pattern=r"Not a JPEG file: starts with|Invalid JPEG data or crop window|Invalid PNG (?:data|header)|Expected image \(JPEG"
         r"|Unknown image file format\. One of|Unrecognized image format|Unsupported image file\. Only jpeg and png|InvalidDicomError: "
         r"|ImageFileError: |(?:Error|error).{0,80}Image decoding failed",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="TensorFlow decode_image ops, torchvision.io, NVIDIA DALI, pydicom, nibabel",
         means="an image decoder refused the bytes of a sample",
         matches=(
@@ -303,7 +304,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="missing or corrupt image",
         cues=("Assertion failed) !",),
         pattern=r"error: \(-215:Assertion failed\) !\s*_?(?:ssize|src|_src|buf|img|dsize|image)\.empty\(\)",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="OpenCV (cv2.resize, cvtColor, imdecode) on an empty array",
         means="cv2.imread returned None (missing or unreadable image), and the next call refused it",
         matches=(
@@ -352,7 +353,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("DECORDError", "moov atom not found", "Invalid data found when processing input", "av.error.", "cannot find video stream"),
         pattern=r"DECORDError: |moov atom not found|Invalid data found when processing input|\bav\.error\.(?:InvalidDataError|EOFError|ValueError)"
         r"|cannot find video stream",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="decord, PyAV, FFmpeg, torchcodec, torchaudio's FFmpeg backend",
         means="a video or audio file of the data set can't be demuxed or decoded",
         matches=(
@@ -385,7 +386,7 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         pattern=r"LibsndfileError: |Error opening .{1,300}: (?:Format not recognised|File contains data in an unknown format)|NoBackendError\b"
         r"|Error loading audio file|Failed to load audio from|Audio buffer is not finite everywhere|CouldntDecodeError: ",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="soundfile (libsndfile), librosa, audioread, torchaudio, pydub",
         means="an audio file of the data set can't be read or holds non-finite samples",
         matches=(
@@ -490,7 +491,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("batch must contain tensors, numpy arrays", "convert np.ndarray of type numpy.object_", "Unsupported object type"),
         pattern=r"batch must contain tensors, numpy arrays.{0,80}found (?P<value>.+)|can't convert np\.ndarray of type numpy\.object_"
         r"|Failed to convert a NumPy array to a Tensor \(Unsupported object type",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="torch default_collate, torch.from_numpy, tf.convert_to_tensor",
         means="a sample holds None, a string list, a PIL image or mixed types, which can't become a tensor",
         matches=(
@@ -772,6 +773,58 @@ SIGNATURES: tuple[Signature, ...] = (
         specificity=3,
     ),
     Signature(
+        id="data-pipeline/transform-refused",
+        cls=CLS,
+        role=Role.CAUSE,
+        kind="sample that a transform can't take",
+        cues=(
+            "to be in the range [0.0, 1.0], got",
+            "is larger than input image size",
+            "pic should be",
+            "Output size is too small",
+            "empty range for randrange",
+            "empty range in randrange",
+            "the broadcast shape",
+            "Sample larger than population",
+            "is less than or equal to x_min for bbox",
+            "is less than or equal to y_min for bbox",
+        ),
+        pattern=r"Expected \w+ for bbox .{1,120} to be in the range|Required crop size .{1,60} is larger than input image size|Requested crop size .{1,60} is larger than input image size|pic should be (?:PIL Image|2/3 dimensional|Tensor)"
+        r"|Calculated output size: .{1,60}Output size is too small|empty range (?:for|in) randrange|output with shape .{1,60} doesn't match the broadcast shape|Sample larger than population"
+        r"|is less than or equal to [xy]_min for bbox",
+        unless=_SKIPPED + "|" + _SOURCE,
+        prints="albumentations, torchvision transforms, PyTorch pooling and in-place operators, Python random",
+        means="a sample is smaller, has other channels, or a box lies outside the image, so that the transform or first layers refuse it",
+        matches=(
+            "ValueError: Expected x_max for bbox (0.1, 0.2, 1.01, 0.4, 3) to be in the range [0.0, 1.0], got 1.01.",
+            "ValueError: x_max is less than or equal to x_min for bbox (0.4, 0.2, 0.4, 0.4, 3).",
+            "ValueError: Required crop size (256, 256) is larger than input image size (200, 200)",
+            "TypeError: pic should be PIL Image or ndarray. Got <class 'NoneType'>",
+            "ValueError: pic should be 2/3 dimensional. Got 4 dimensions.",
+            "RuntimeError: Given input size: (512x1x1). Calculated output size: (512x0x0). Output size is too small",
+            "ValueError: empty range for randrange() (0, 0, 0)",
+            "RuntimeError: output with shape [1, 28, 28] doesn't match the broadcast shape [3, 28, 28]",
+            "ValueError: Sample larger than population or is negative",
+        ),
+        rejects=(
+            _why("clipping bbox to be in the range [0.0, 1.0]", "repaired"),
+            _why("crop size (224, 224), input image size (256, 256)", "a setting"),
+        ),
+        fixes=(
+            Fix(
+                "Find the samples with such a size, channel count or box (one pass over the annotations), and clip, convert to RGB, pad or drop them",
+                Change.DATA,
+                "every sample passes the transform",
+                "a pass over the data set with its transforms finishes",
+                time_to_try="20 min",
+                gain=0.9,
+                confidence=0.75,
+            ),
+            TOLERATE_BAD,
+        ),
+        specificity=2,
+    ),
+    Signature(
         id="data-pipeline/zero-length-sequence",
         cls=CLS,
         role=Role.CAUSE,
@@ -779,7 +832,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("Length of all samples has to be greater than 0", "zero-size array to reduction operation", "on tensor with no elements", "using modes other than", "to have non-zero size"),
         pattern=r"Length of all samples has to be greater than 0|zero-size array to reduction operation|Expected reduction dim \d+ to have non-zero size"
         r"|can't extend empty axis \d+ using modes other than|(?:max|min|argmax|argmin)\(\): .{0,60}on tensor with no elements",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="torch pack_padded_sequence, NumPy reductions and numpy.pad, torch reductions",
         means="a sample, shard or batch is empty, and a reduction over it has no value",
         matches=(
@@ -1027,20 +1080,22 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=(
             "ArrowInvalid",
             "ArrowTypeError",
+            "ArrowNotImplementedError",
             "JSON parse error",
             "CSV parse error",
             "Parquet magic bytes not found",
             "Parquet file size is",
             "CSV conversion error",
         ),
-        pattern=r"Arrow(?:Invalid|TypeError): (?!.*(?:[Nn]o space left|Permission denied))|JSON parse error: |CSV (?:parse|conversion) error|Parquet magic bytes not found|Parquet file size is (?P<size>\d+) bytes",
-        unless=_SOURCE,
+        pattern=r"Arrow(?:Invalid|TypeError|NotImplementedError): (?!.*(?:[Nn]o space left|Permission denied))|JSON parse error: |CSV (?:parse|conversion) error|Parquet magic bytes not found|Parquet file size is (?P<size>\d+) bytes",
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="pyarrow (pyarrow.json, pyarrow.csv, pyarrow.parquet)",
         means="a file of the data set is malformed, or a row has another type than those before it",
         matches=(
             "pyarrow.lib.ArrowInvalid: JSON parse error: Column(/conversations/[]/value) changed from string to array in row 4127",
             "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file.",
             "pyarrow.lib.ArrowInvalid: Could not convert 'n/a' with type str: tried to convert to int64",
+            "pyarrow.lib.ArrowNotImplementedError: Unsupported cast from string to list using function cast_list",
             "pyarrow.lib.ArrowTypeError: Expected bytes, got a 'list' object",
             "pyarrow.lib.ArrowInvalid: Column 3 named labels expected length 1000 but got length 998",
             "pyarrow.lib.ArrowInvalid: CSV parse error: Expected 5 columns, got 4: 17,a,b,c",
@@ -1083,7 +1138,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("Error tokenizing data", "EmptyDataError", "No columns to parse from file", "Error tokenizing", "field larger than field limit", "line contains NUL", "_csv.Error", "Usecols do not match columns", "Missing column provided to"),
         pattern=r"Error tokenizing data|EmptyDataError: |No columns to parse from file|_csv\.Error: |field larger than field limit|line contains NUL"
         r"|Usecols do not match columns|Missing column provided to 'parse_dates'",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="pandas read_csv, Python csv",
         means="a delimited file has rows or columns that its reader can't take",
         matches=(
@@ -1117,7 +1172,7 @@ SIGNATURES: tuple[Signature, ...] = (
             _why("skipping record 3: UnicodeDecodeError", "no colon after it: handled by the program"),
             _why("UnicodeEncodeError: 'ascii' codec can't encode character '\\u2713'", "writing to a terminal, not reading data"),
         ),
-        unless=r"(?i)\b(?:skip(?:ped|ping)|ignor(?:ed|ing))\b" + "|" + _SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         fixes=(
             Fix(
                 "Read the file with its real encoding (or re-encode it to UTF-8; errors='replace' only where a lost character is no harm)",
@@ -1172,7 +1227,7 @@ SIGNATURES: tuple[Signature, ...] = (
             _why("train.py: error: argument --lr: invalid float value: 'fast'", "a flag's value: config-error"),
             _why("skipping row 12: could not convert string to float: 'n/a'", "skipped"),
         ),
-        unless=r"(?i)\b(?:skip(?:ped|ping)|ignor(?:ed|ing))\b" + "|" + _SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         fixes=(
             Fix(
                 "Treat the value as missing (na_values, or a guarded parse) or clean it in the source, and count how many rows hold it",
@@ -1250,7 +1305,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("BadGzipFile", "Not a gzipped file", "before the end-of-stream marker was reached", "tarfile.ReadError", "CRC check failed", "while decompressing data", "ZstdError", "LZMAError"),
         pattern=r"BadGzipFile: |Not a gzipped file|Compressed file ended before the end-of-stream marker was reached|tarfile\.ReadError: |CRC check failed 0x"
         r"|zlib\.error: Error -\d+ while decompressing data|ZstdError: |_?lzma\.LZMAError: ",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="Python gzip, tarfile, zlib, lzma, zstandard",
         means="a compressed shard is cut short or damaged",
         matches=(
@@ -1274,8 +1329,8 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="damaged TFRecord",
         cues=("truncated record at", "corrupted record at", "parse serialized Example", "is required but could not be found", "DataLossError", "Could not parse example input"),
         pattern=r"(?:truncated|corrupted) record at (?P<value>\d+)|Can't parse serialized Example|Feature: .{1,80}is required but could not be found|Could not parse example input"
-        r"|DataLossError(?:'>)?[: ](?!.*(?:checkpoint|sstable|not an sstable))",
-        unless=_SOURCE,
+        r"|DataLossError(?:'>)?[: ](?!.*(?:checkpoint|sstable|restored|Checksum does not match))",
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="TensorFlow RecordReader and ParseExample ops",
         means="a TFRecord file is cut or damaged, or its records lack a feature of the parser's specification",
         matches=(
@@ -1323,7 +1378,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("as a pickle", "No data left in file", "allow_pickle=False", "mmap length is greater than file size", "the magic string is not correct", "cannot mmap an empty file", "EOF: reading array data"),
         pattern=r"Failed to interpret file .{1,200} as a pickle|No data left in file|Cannot load file containing pickled data when allow_pickle=False"
         r"|Object arrays cannot be loaded when allow_pickle=False|mmap length is greater than file size|the magic string is not correct|cannot mmap an empty file|EOF: reading array data",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="numpy.load, numpy.memmap, Megatron and nanoGPT style binary readers",
         means="an array file of the data set is cut, empty, or not an array",
         matches=(
@@ -1382,7 +1437,7 @@ SIGNATURES: tuple[Signature, ...] = (
             _why("wandb: Network error (ServerDisconnected), entering retry loop.", "the tracker, which goes on"),
         ),
         fixes=(RETRY_SOURCE,),
-        unless=r"(?i)wandb|mlflow|\bretrying\b" + "|" + _SOURCE,
+        unless=r"(?i)wandb|mlflow|\bretrying\b|connection broken" + "|" + _SOURCE,
         specificity=2,
     ),
     Signature(
@@ -1425,7 +1480,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="damaged shard",
         cues=("Checksum failure:", "Relative sample index", "is not present in the"),
         pattern=r"Checksum failure: (?P<path>\S+)|Relative sample index \d+ is not present in the",
-        unless=_SOURCE,
+        unless=_SKIPPED + "|" + _SOURCE,
         prints="MosaicML Streaming (stream.py, format readers)",
         means="a downloaded shard does not have the hash or the samples that its index states",
         matches=(
@@ -1467,11 +1522,13 @@ SIGNATURES: tuple[Signature, ...] = (
             "The dataset is empty",
             "Dataset is empty",
             "dataset is empty",
-            "The resulting train set will be empty",
+            "the resulting train set will be empty",
+            "label set cannot be empty",
+            "there are not useful features",
         ),
         pattern=r"num_samples should be a positive integer value, but got num_samples=0|is out of bounds for size 0\b|exhausted after 0 batches"
         r"|Found array with 0 (?:sample|feature)\(s\)|Unexpected result of `train_function`|stopped: No training batches|not to be a single sample in your epoch_iterator"
-        r"|Empty dataset at worker|(?:Error|Exception): .{0,60}\b[Dd]ataset is empty|the resulting train set will be empty",
+        r"|Empty dataset at worker|(?:Error|Exception): .{0,60}\b[Dd]ataset is empty|the resulting train set will be empty|label set cannot be empty|Cannot construct Dataset since there are not useful features",
         unless=_SOURCE,
         prints="torch RandomSampler, datasets, Keras, Lightning, transformers Trainer, scikit-learn, XGBoost",
         means="there is nothing to train on: no sample is left after loading, filtering or sharding",
@@ -1485,6 +1542,9 @@ SIGNATURES: tuple[Signature, ...] = (
             "`Trainer.fit` stopped: No training batches.",
             "There seems not to be a single sample in your epoch_iterator, stopping training at step 0! This is expected if you're using an IterableDataset",
             "ValueError: The dataset is empty.",
+            "ValueError: With n_samples=0, test_size=0.2 and train_size=None, the resulting train set will be empty.",
+            "xgboost.core.XGBoostError: regression_obj.cu:100: Check failed: info.labels.Size() != 0 (0 vs. 0) : label set cannot be empty",
+            "lightgbm.basic.LightGBMError: Cannot construct Dataset since there are not useful features.",
         ),
         rejects=(
             _why("index 7 is out of bounds for dimension 0 with size 7", "an index, and size 7"),

@@ -293,6 +293,26 @@ EXCEPTION_RULES: tuple[ExceptionRule, ...] = (
         fixes=(CHECK_DISK,),
         examples=("  File \"/w/ckpt.py\", line 44, in save_checkpoint\n    torch.save(x, path)\nFileNotFoundError: [Errno 2] No such file or directory: 'out/a.pt'",),
     ),
+    ExceptionRule(
+        id="exception/checkpoint-keys",
+        cls="config-error",
+        kind="checkpoint doesn't fit the code",
+        means="the checkpoint lacks an entry that the code reads from it",
+        types=("KeyError",),
+        message=r"state_dict|'(?:optimizer|optimizer_states?|scheduler|lr_scheduler|scaler|ema|global_step)'",
+        specificity=2,
+        fixes=(
+            Fix(
+                "Print the keys of the checkpoint, and read what is there (or load one that this code wrote)",
+                Change.CODE,
+                "the entry is found",
+                "loading works and the first losses continue the curve",
+                gain=0.9,
+                confidence=0.8,
+            ),
+        ),
+        examples=("  File \"/w/train.py\", line 40, in resume\n    model.load_state_dict(ck['model_state_dict'])\nKeyError: 'model_state_dict'",),
+    ),
     # ---- data ----------------------------------------------------------------------------------------------------
     ExceptionRule(
         id="exception/configuration-library",

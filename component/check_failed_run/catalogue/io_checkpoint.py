@@ -109,7 +109,7 @@ REMOUNT = Fix(
     action="Remount the share (or move to a healthy node) and restart from the newest complete checkpoint[[: {checkpoint}]]",
     change=Change.RESOURCES,
     impact="the handles are valid again; the run resumes",
-    validate="listing and reading the directory works from every node; the run gets past step {step}[[ within 200 steps]]",
+    validate="listing and reading the directory works from every node; the run gets past the step at which it failed[[ ({step})]] by 200 steps",
     time_to_try="20 min",
     gain=0.8,
     confidence=0.6,
@@ -390,9 +390,7 @@ SIGNATURES: tuple[Signature, ...] = (
         matches=("RuntimeError: File /runs/a/ckpt.pt cannot be opened.", "RuntimeError: File checkpoints/epoch:3.pt cannot be opened."),
         rejects=(
             Reject("RuntimeError: Parent directory /runs/a does not exist.", "a missing directory: the path in the config is wrong"),
-            Reject("RuntimeError: File /runs/a/ckpt.pt cannot be opened twice", "not torch's message") if False else Reject(
-                "video /data/v1.mp4 cannot be opened, skipping", "a sample, not a checkpoint"
-            ),
+            Reject("video /data/v1.mp4 cannot be opened, skipping", "a sample, not a checkpoint"),
         ),
         fixes=(WRITABLE_DIR, SEE_DISK, RESUME_LAST),
         specificity=1,
@@ -665,7 +663,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="truncated, corrupt or locked HDF5 file",
-        cues=("truncated file: eof", "file signature not found", "unable to lock file", "bad object header", "wrong B-tree signature", "an't synchronously read data"),
+        cues=("truncated file: eof", "file signature not found", "unable to lock file", "bad object header", "wrong B-tree signature", "t synchronously read data"),
         pattern=(
             r"truncated file: eof = (?P<value>\d+)|file signature not found|unable to lock file, errno = (?P<code>\d+)"
             r"|bad object header|wrong B-tree signature|[Cc]an't (?:synchronously )?read data"
@@ -774,7 +772,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="unfinished DeepSpeed checkpoint",
-        cues=("zero checkpoints paths", "optim_states.pt", "didn't get saved by one or more processes", "Unable to find latest file at", "model_states.pt"),
+        cues=("zero checkpoints paths", "optim_states.pt", "t get saved by one or more processes", "Unable to find latest file at", "model_states.pt"),
         pattern=(
             r"following zero checkpoints? paths? (?:are|is) missing|can't find (?:files matching )?\S*(?:optim|model)_states\.pt"
             r"|Expected \d+ of \S*_states\.pt under|didn't get saved by one or more processes|Unable to find latest file at (?P<path>\S+)"
@@ -893,7 +891,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="a save failed, reason elsewhere",
-        cues=("ailed to save checkpoint", "ailed to write checkpoint", "rror saving checkpoint", "ailed to load checkpoint", "heckpoint save failed", "is corrupted or incomplete", "corrupt checkpoint", "heckpoint is corrupt"),
+        cues=("ailed to save checkpoint", "ailed to write checkpoint", "rror saving checkpoint", "rror loading checkpoint", "rror writing checkpoint", "ailed to load checkpoint", "heckpoint save failed", "is corrupted or incomplete", "corrupt checkpoint", "heckpoint is corrupt"),
         pattern=(
             r"(?i)(?:failed to (?:save|write|load)|error (?:saving|writing|loading)) checkpoint\b|checkpoint save failed"
             r"|(?:checkpoint|ckpt|weights)\b.{0,120}is corrupted or incomplete|corrupt checkpoint|checkpoint is corrupt"
@@ -926,7 +924,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"|IncompleteReadError: |(?:Code|ErrorCode): ?(?:ServerBusy|OperationTimedOut)|HTTP (?:response )?code (?:503|429)\b"
             r"|exceeded the rate limit for object mutation operations|storage\.googleapis\.com.{0,160}(?:Read timed out|Max retries exceeded|Connection reset|Connection aborted)"
         ),
-        unless=r"(?i)\bretry(?:ing)?\b.{0,40}(?:in|after|attempt)|will retry",
+        unless=r"(?i)\bretrying\b|\bretry (?:in|after|attempt)\b|will retry",
         prints="boto3/s3fs, google-cloud-storage, gcsfs, azure-storage, TensorFlow's and TensorStore's cloud file systems",
         means="The object store failed or throttled a request, and the client gave up after its retries.",
         not_shown="Whether the object was written: list it before resuming from it.",

@@ -22,16 +22,13 @@ def _marker(name: str, marks: Mark, kind: str, cues, pattern: str, prints: str, 
     )
 
 
-# A path as programs print it: no spaces, without a full stop or quote at its end.
-PATH = r"['\"`]?(?P<path>[\w./~:@%+=\\-]{1,400}[\w/])"
-
 SIGNATURES: tuple[Signature, ...] = (
     # --- start ---------------------------------------------------------------------------------------
     _marker(
         "start-launcher",
         Mark.START,
         "launcher starts",
-        ("OMP_NUM_THREADS environment variable for each process", "Starting elastic_operator with launch configs", "Starting worker group", "Rendezvous complete for workers"),
+        ("OMP_NUM_THREADS environment variable for each process", "Starting elastic_operator with launch configs", "starting workers for entrypoint"),
         r"Setting OMP_NUM_THREADS environment variable for each process|Starting elastic_operator with launch configs|starting workers for entrypoint",
         "torchrun (torch/distributed/run.py, launcher/api.py)",
         "torchrun starts a run on this node.",
@@ -40,7 +37,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "Starting elastic_operator with launch configs:",
         ),
         (
-            ("[default] starting workers for entrypoints discovered", "not the agent's line") if False else ("OMP_NUM_THREADS=8", "a setting"),
+            ("OMP_NUM_THREADS=8", "a setting"),
             ("Worker group FAILED. 3/3 attempts left; will restart worker group", "a restart, with its own marker"),
         ),
     ),
@@ -48,7 +45,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "start-deepspeed",
         Mark.START,
         "launcher starts",
-        ("deepspeed.launcher.launch", "setup.py:", "[launch.py:", "WORLD INFO DICT", "deepspeed_not_implemented"),
+        ("WORLD INFO DICT",),
         r"WORLD INFO DICT: ",
         "deepspeed launcher (launch.py)",
         "The DeepSpeed launcher starts the processes of this node.",
@@ -104,7 +101,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "start-vertex",
         Mark.START,
         "cloud job starts",
-        ("Job is preparing", "Job is running", "Starting remote training", "Job state changed", "Waiting for job to be provisioned", "Training program exited"),
+        ("Job is preparing", "Job is running", "Waiting for job to be provisioned"),
         r"\bJob is (?:preparing|running)\.|Waiting for job to be provisioned",
         "Vertex AI custom jobs (service log)",
         "The service provisions or starts the job.",
@@ -175,8 +172,8 @@ SIGNATURES: tuple[Signature, ...] = (
         "end-generic",
         Mark.END_OK,
         "training completed",
-        ("raining finished", "raining complete", "raining done", "raining has ended", "raining has finished", "inished training", "raining is done", "raining is complete", "raining successfully", "raining ended", "nd of training", "ompleted training", "raining run complete", "raining succeeded"),
-        r"\b[Tt]raining (?:run |job |loop )?(?:is |has |was )?(?:now )?(?:(?:successfully )?(?:finished|completed?|done|ended|succeeded)|successfully)\b(?! (?:loading|epoch \d+\b(?! of)))|"
+        ("raining finished", "raining complete", "raining done", "raining has finished", "inished training", "raining is done", "raining is complete", "raining successfully", "nd of training", "ompleted training", "raining run complete", "raining succeeded"),
+        r"\b[Tt]raining (?:run |job |loop )?(?:is |has |was )?(?:now )?(?:(?:successfully )?(?:finished|completed?|done|succeeded)|successfully (?:finished|completed|ended))\b(?! (?:loading|epoch \d+\b(?! of)))|"
         r"(?:^|[\s:\]|>*=-])(?:[Ff]inished|[Cc]ompleted) training(?:\.|!|\s*$| (?:run|job|loop|after|at|in)\b)|[Ee]nd of training\b(?! (?:data|set|epoch|step|batch))",
         "training scripts and trainers of many kinds",
         "The program says that its training reached its end.",
@@ -192,9 +189,10 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         (
             ("Training has not finished", "the opposite"),
+            ("INFO     Training has ended.   lora_gui.py:1466", "kohya's window prints this after a failure, too"),
             ("training epoch 3 done", "an epoch"),
             ("Training failed due to worker errors:", "a failure"),
-            ("after training is done we will upload", "a plan") if False else ("Will upload once the training set is done", "a plan"),
+            ("Will upload once the training is done", "a plan"),
             ("reached end of training data", "an epoch's end"),
             ("Training did not complete", "the opposite"),
         ),
@@ -222,23 +220,13 @@ SIGNATURES: tuple[Signature, ...] = (
         ("40 epochs completed in 0.419 hours.",),
         (("epochs completed: 3/40", "a progress line"), ("3 of 40 epochs", "a progress line")),
     ),
-    _marker(
-        "end-detectron2",
-        Mark.END_OK,
-        "training completed",
-        ("Overall training speed", "Total training time"),
-        r"Overall training speed: (?P<step>\d{1,9}) iterations in|Total training time: [\d:]{4,12} \(",
-        "detectron2 (engine/hooks.py, also after an exception)",
-        "The hooks of the training loop ran; the loop ended.",
-        ("Overall training speed: 8998 iterations in 1:02:11 (0.4147 s / it)", "Total training time: 1:02:30 (0:00:18 on hooks)"),
-        (("training speed: 3.2 it/s", "a progress line"), ("Estimated total training time: 3 h", "a forecast")),
-    ),
+    # detectron2's "Overall training speed" is no sign of an end: its hooks print it after an exception, too.
     _marker(
         "end-model-written",
         Mark.END_OK,
         "final model written",
         ("model written to", "model saved to", "final model saved", "Saved pipeline to", "inal model saved", "saved final model", "Saved final", "Results saved to"),
-        r"\bmodel written to " + PATH + r"|(?:^|[\s|:])(?:[Ff]inal )?model saved to ['\"`]?(?P<name>[\w./~:@%+=-]{1,400})|Saved pipeline to output directory|[Ss]aved final (?:model|checkpoint|weights)|"
+        r"\bmodel written to ['\"`]?(?P<path>[\w./~:@%+=-]{1,400}[\w/])|(?:^|[\s|:])(?:[Ff]inal )?model saved to ['\"`]?(?P<name>[\w./~:@%+=-]{1,400})|Saved pipeline to output directory|[Ss]aved final (?:model|checkpoint|weights)|"
         r"^Results saved to (?P<value>\S{1,300})",
         "training scripts of XGBoost, LightGBM and scikit-learn; spaCy; Ultralytics",
         "The final model of the run was written.",
@@ -259,7 +247,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "end-ray",
         Mark.END_OK,
         "Ray run completed",
-        ("Training finished iteration", "Training completed after", "Trial status: 1 TERMINATED", "Trial status: "),
+        ("Training completed after", "Trial status: "),
         r"Training completed after \d{1,9} iterations|Trial status: \d{1,6} TERMINATED\s*$",
         "Ray Tune / Ray Train reporter",
         "All trials ended.",
@@ -307,7 +295,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "early-stop",
         Mark.EARLY_STOP,
         "early stopping",
-        ("arly stopping", "arlyStopping", "Signaling Trainer to stop", "early stop", "Early stop", "Stopping training due to", "stopping early", "Stopping early", "Reached target", "ptimization stopped", "stopped improving"),
+        ("arly stopping", "arlyStopping", "Signaling Trainer to stop", "early stop", "Early stop", "Stopping training due to", "stopping early", "Stopping early", "training early as no improvement", "overfitting detector"),
         r"[Ee]arly stopping(?:,| triggered| at| after| reached| condition|: (?:stop|no improvement|best)|\.\s*$|!|\s*$)|EarlyStopping: (?:Stop training|.{0,60}triggered)|Signaling Trainer to stop|"
         r"Stopping training early as no improvement|Epoch \d{1,6}: early stopping|[Ss]topping early|Stopping training due to num_updates|early stop since valid performance|Stopped by overfitting detector",
         "Lightning, Keras, Ultralytics, XGBoost, LightGBM, CatBoost, fairseq, ignite, scripts",
@@ -316,7 +304,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "Monitored metric val_loss did not improve in the last 5 records. Best score: 0.009. Signaling Trainer to stop.",
             "Epoch 12: early stopping",
             "Early stopping, best iteration is:",
-            "EarlyStopping: Training stopped early as no improvement observed in last 50 epochs. Stopping training early as no improvement observed" if False else "Stopping training early as no improvement observed in last 50 epochs.",
+            "Stopping training early as no improvement observed in last 50 epochs.",
             "Stopping training due to num_updates: 5000 >= max_update: 5000",
             "2026-01-01 00:00:00,000 ignite.handlers.early_stopping.EarlyStopping INFO: EarlyStopping: Stop training",
             "early stopping triggered at epoch 8",
@@ -337,7 +325,7 @@ SIGNATURES: tuple[Signature, ...] = (
         Mark.INTERRUPTED,
         "stopped by the user",
         ("KeyboardInterrupt", "Detected KeyboardInterrupt", "Received SIGINT", "received signal SIGINT", "Interrupted by user", "interrupted by user", "Received 2 death signal"),
-        r"(?:^|[\s:])KeyboardInterrupt(?::.{0,40})?\s*$|Detected KeyboardInterrupt|[Rr]eceived (?:signal )?SIGINT|[Ii]nterrupted by user|Received 2 death signal",
+        r"(?<!except )\bKeyboardInterrupt(?:: ?[\w ]{0,40})?\s*$|Detected KeyboardInterrupt|[Rr]eceived (?:signal )?SIGINT|[Ii]nterrupted by user|Received 2 death signal",
         "Python, Lightning, torchrun, training scripts",
         "Someone (or a launcher) pressed Ctrl-C: the run was ended from outside, possibly because it stood still.",
         (
@@ -377,14 +365,12 @@ SIGNATURES: tuple[Signature, ...] = (
             "Saved state to",
             "aved snapshot",
             "aving snapshot",
-            ".pt saved",
-            "engine: saved",
-        ),
+            ),
         r"(?:[Ss]aving (?:model |current |the |full |intermediate |final )?(?:checkpoint|checkpoints|snapshot)(?: (?:at|for) (?:step|epoch|iteration):?\s{1,8}(?P<step>\d{1,9}))?(?: to|:| in| at)?|Saving (?:current )?state to|saving full state dict to|"
         r"[Ss]aved (?:model |training |a |an |new )?(?:end-of-epoch )?(?:checkpoint|snapshot)(?: at (?:step|epoch) \d{1,9})?(?: to|:| in| at)?|Saved state to|"
         r"(?:Model weights|[Cc]heckpoint|[Ss]napshot) (?:was )?saved(?: at| to| in|:)?|saving model to|Saving model to|Finished saving checkpoint \(finalized tmp dir\) to|\[Torch\] Saved|"
         r"[Ss]uccessfully saved checkpoint (?:at|from) iteration\s{1,8}(?P<index>\d{1,9}) to|Checkpoint successfully created at:|Model checkpoint of size .{1,20} saved to|Finished saving the checkpoint|"
-        r"checkpoint (?P<name>[\w./~:@%+=-]{1,400}) saved|engine: saved)"
+        r"Saved the checkpoint)"
         r"(?: ?(?:at )?iteration\s{1,8}\d{1,9} to)?(?: Checkpoint\(filesystem=\w{1,20}, path=)?\s{0,4}(?:['\"`]?(?P<path>[\w./~:@%+=\\-]{0,400}[\w/]))?",
         "Hugging Face Trainer and accelerate, Lightning, Megatron, DeepSpeed, fairseq, mmengine, torchtitan, torchtune, orbax, nanoGPT, Keras, Ray, kohya, scripts",
         "A checkpoint was written, or its writing began.",
@@ -402,7 +388,6 @@ SIGNATURES: tuple[Signature, ...] = (
             "Finished saving the checkpoint (or staging if async is enabled)in 8.10 seconds.",
             "saving checkpoint: out/teapot-000004.safetensors",
             "Checkpoint successfully created at: Checkpoint(filesystem=local, path=/data/runs/pricer/checkpoint_000001)",
-            "checkpoint /ckpt/vit_l/step_5000.pt saved",
             "Model checkpoint of size 4.99 GiB saved to /efs/out/epoch_0/ft-model-00001-of-00004.safetensors",
             "Finished saving checkpoint (finalized tmp dir) to `/data/runs/byte-lm/checkpoints/200`.",
             "Epoch 5: val_loss improved from 0.4 to 0.3, saving model to best.keras",
@@ -414,6 +399,17 @@ SIGNATURES: tuple[Signature, ...] = (
             ("train: h7.jpg: corrupt JPEG restored and saved", "an image"),
         ),
         unless=r"(?i)\bevery\b|fail|\berror\b|unable|could not|\bwill be\b|checkpoints will",
+    ),
+    _marker(
+        "checkpoint-saved-name-first",
+        Mark.CHECKPOINT_SAVED,
+        "checkpoint saved",
+        ("heckpoint ",),
+        r"\b[Cc]heckpoint (?P<path>[\w.~:@%+=-]{0,100}/[\w./~:@%+=-]{1,300}) (?:was |has been )?(?:saved|written)\b",
+        "training scripts",
+        "A checkpoint was written.",
+        ("checkpoint /ckpt/vit_l/step_5000.pt saved", "Checkpoint out/step_10 has been written in 3.1 s"),
+        (("checkpoint not saved: disk full", "the opposite"), ("best checkpoint: runs/best.pt (val 0.9)", "a summary")),
     ),
     _marker(
         "checkpoint-saved-short",
@@ -447,12 +443,11 @@ SIGNATURES: tuple[Signature, ...] = (
             "Loaded model weights from the checkpoint",
             "oading checkpoint",
             "Loading pretrained weights from",
-            "Rolled back to",
-        ),
+            ),
         r"(?:Loading checkpoint from|[Ll]oading checkpoint|[Ll]oaded (?:model )?checkpoint(?: from)?:?|Load checkpoint from|Restor(?:ed all|ing) states from the checkpoint (?:path )?at|Restoring states from|Loaded model weights from the checkpoint at|"
         r"Loading states from|successfully loaded checkpoint from|Loading the checkpoint from|[Rr]estor(?:ed|ing) (?:checkpoint )?(?:from|at)|Loads checkpoint by \w{1,20} backend from path:|"
         r"Restoring orbax checkpoint from|Restoring checkpoint from)"
-        r"(?: step)?:? {0,3}['\"`]?(?P<path>[\w./~:@%+=\\-]{0,400}[\w/])",
+        r"(?: step)?:? {0,3}['\"`]?(?=[^\s'\"]{0,300}[/.\\])(?P<path>[\w./~:@%+=\\-]{0,400}[\w/])",
         "Lightning, Megatron, DeepSpeed, fairseq, mmengine, torchtitan, orbax, accelerate, nanoGPT, scripts",
         "A checkpoint was read, or its reading began.",
         (
@@ -468,6 +463,7 @@ SIGNATURES: tuple[Signature, ...] = (
         (
             ("Loading checkpoint shards:  50%|█████     | 1/2 [00:01<00:01]", "weights of a base model"),
             ("No checkpoint found, starting from scratch.", "none"),
+            ("Instantiating model and loading checkpoint took 412.22 secs", "no path"),
             ("Failed loading checkpoint from /ckpt", "a failure"),
         ),
         unless=r"(?i)checkpoint shards|fail|\berror\b|not found|unable|no checkpoint",
@@ -476,7 +472,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "resumed",
         Mark.RESUMED,
         "training goes on",
-        ("esumed from", "esuming from", "esuming training", "esumed training", "Continuing training from", "resume from step", "Resume from", "resume from checkpoint", "Will skip the first", "esuming at", "Resume training", "esume checkpoint", "continuing from", "Continuing from", "Fetch global step"),
+        ("esumed from", "esuming from", "esuming training", "esumed training", "Continuing training from", "resume from step", "resume from checkpoint", "esuming at", "esume training from", "esume from epoch", "continuing from", "Continuing from"),
         r"\b[Rr]esum(?:ed|ing)(?: training)? (?:from|at)\b(?:.{0,40}?\b(?:step|iteration|epoch)[ =:]{1,2}(?P<step>\d{1,9}))?|[Rr]esuming training\b|"
         r"Continuing training from (?:checkpoint|epoch|global step)|\b[Rr]esume (?:training )?from (?:step|checkpoint|epoch)\b|[Cc]ontinuing from (?:step|epoch|checkpoint)",
         "Hugging Face Trainer, timm, Ultralytics, scripts",
@@ -500,7 +496,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "recovered-restart",
         Mark.START,
         "launcher starts the workers again",
-        ("will restart worker group", "Restarting worker group", "estarting the run", "[FailurePolicy] RETRY", "will be restarted", "estarting training"),
+        ("will restart worker group", "Restarting worker group", "estarting the run", "[FailurePolicy] RETRY", "estarting training", "estarting run", "estarting worker group"),
         r"will restart worker group|\brestarting worker group|Restarting worker group|\[FailurePolicy\] RETRY|[Rr]estarting (?:the )?(?:run|training)(?: from| after|\.|\s*$)",
         "torchrun (agent/server/api.py), Ray Train (failure policy), scripts",
         "After a failure the launcher starts the workers again.",
@@ -519,7 +515,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "recovered",
         Mark.RECOVERED,
         "the program dealt with a fault",
-        ("olling back to", "olled back to", "ecovered from", "retry succeeded", "succeeded after", "recovery succeeded", "Recovered", "will continue with full run", "reverting to", "everting to checkpoint", "successfully after retry"),
+        ("olling back to", "olled back to", "ecovered from", "retry succeeded", "succeeded after", "recovery succeeded", "ecovered after", "will continue with full run", "everting to "),
         r"[Rr]olling back to|[Rr]olled back to|\b[Rr]ecovered (?:from|after)\b|[Rr]etry succeeded|succeeded after (?P<attempt>\d{1,3}) (?:retries|attempts)|succeeded (?:on|at) (?:retry|attempt)|"
         r"[Rr]ecovery succeeded|will continue with full run|[Rr]everting to (?:checkpoint|step|epoch|the last)",
         "training scripts, Lightning's batch-size finder",
@@ -547,13 +543,10 @@ SIGNATURES: tuple[Signature, ...] = (
             "non-zero exit status",
             "exit status",
             "Exit status",
-            "xitcode",
-            "exited with status",
-            "(core dumped)",
+            "exitcode",
         ),
-        r"[Ee]xit(?:ed with)? (?:exit )?code(?: of)?:?[ =]{1,3}\(?(?P<code>-?\d{1,3})\b|exited with (?:code|status|a non-zero status of|non-zero status:?|return code):? ?(?P<value>-?\d{1,3})\b|"
-        r"exits with return code = (?P<signal>-?\d{1,3})\b|returned non-zero exit status (?P<number>\d{1,3})|[Ee]xit status:? (?P<count>\d{1,3})\b|"
-        r"\bexited with (?P<index>[1-9]\d{0,2})\b|\bexitcode\s{0,3}[:=] ?(?P<rc>-?\d{1,3})\b",
+        r"(?:\b[Ee]xit(?:ed with)? (?:exit )?code(?: of)?:?[ =]{1,3}\(?|\bexited with (?:code|status|a non-zero status of|non-zero status:?|return code):? ?|"
+        r"\bexits with return code = |returned non-zero exit status |\b[Ee]xit status:? |\bexited with (?=[1-9])|\bexitcode\s{0,3}[:=] ?)(?P<code>-?\d{1,3})\b",
         "launchers, shells and schedulers: srun, deepspeed, torchrun, Vertex AI, subprocess, IDEs",
         "A process ended with this exit code; a number above 128 or below 0 is a signal.",
         (
@@ -601,9 +594,9 @@ SIGNATURES: tuple[Signature, ...] = (
         "command-python",
         Mark.COMMAND,
         "launch command",
-        ("python", "swift sft", "yolo ", "llamafactory-cli"),
+        ("python ", "python3 ", "swift sft", "swift pt", "swift rlhf", "yolo ", "llamafactory-cli"),
         r"^(?:\([\w.:-]{1,30}\) ?)?(?:[\w@.~:/-]{0,60}[$#%>] ?|\+ |\$ ?)?(?P<command>(?:nohup )?(?:[A-Z][A-Z0-9_]{1,40}=\S{0,80} )?(?:[A-Z][A-Z0-9_]{1,40}=\S{0,80} )?(?:[A-Z][A-Z0-9_]{1,40}=\S{0,80} )?"
-        r"(?:(?:[\w./-]{0,120}/)?python(?:3(?:\.\d{1,2})?)?(?: -u)? (?:[\w./-]{1,200}\.py|-m [\w.]{1,120})\b|swift (?:sft|pt|rlhf)|yolo \w{2,12} train|llamafactory-cli train).{0,1500})$",
+        r"(?:(?:[\w./-]{0,120}/)?python3?(?: -u)? (?:[\w./-]{1,200}\.py|-m [\w.]{1,120})\b|swift (?:sft|pt|rlhf)|yolo \w{2,12} train|llamafactory-cli train).{0,1500})$",
         "a shell with xtrace, a terminal transcript, or a script that repeats its command",
         "The command that started the run.",
         (

@@ -494,22 +494,22 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="InfiniBand / RoCE fault",
         cues=("Got completion from peer", "Got completion with error", "Got async event", "Call to ibv_", "Async fatal event", "mlx5: ", "vendor err"),
         pattern=(
-            r"NET/IB ?: .{0,80}Got completion (?:from peer .{0,80})?with (?:status|error)[= ]?(?P<code>\d{1,4})|Got completion with error (?P<value>\d{1,4})|"
+            r"NET/IB ?: .{0,80}Got completion (?:from peer .{0,80})?with (?:status|error)[= ]?(?P<code>(?!(?:5|12|13)\b)\d{1,4})|"
             r"NET/IB ?: .{0,60}Got async(?:hronous)? event ?: (?!(?:client reregistration|GID table change|port active|P_Key|SM change|LID change))|"
             r"NET/IB.{0,60}Async fatal event|\bCall to ibv_\w{1,40} failed|"
             r"mlx5: .{0,60}got completion with error"
         ),
         prints="NCCL, net_ib.cc and ibvwrap.cc",
-        means="A verb or transfer on InfiniBand or RoCE failed: a link went down, a peer died, or memory could not be registered.",
-        not_shown="Whether the peer died first: status 12 (retry exceeded) is also what a dead peer looks like.",
+        means="A verb or transfer on InfiniBand or RoCE failed: a link went down, or memory could not be registered.",
+        not_shown="Whether cable, switch, adapter or set-up is at fault.",
         matches=(
-            "node3:901:1200 [2] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.1.4.22<41022> with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid ::ffff:10.1.4.21",
+            "node3:901:1200 [2] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.1.4.22<41022> with status=4 opcode=0 len=0 vendor err 129 (Recv) localGid ::ffff:10.1.4.21",
             "node3:901:1199 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",
             "node3:901:1200 [2] misc/ibvwrap.cc:227 NCCL WARN Call to ibv_reg_mr failed",
-            "NCCL WARN NET/IB : Got completion with error 12, opcode 129, len 1, vendor err 129",
             "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out errno 110",
         ),
         rejects=(
+            Reject("NCCL WARN NET/IB : Got completion from peer 10.1.4.22<41022> with status=12 opcode=0", "no answer, which is also what a dead peer looks like"),
             Reject("NCCL INFO NET/IB : No device found.", "no InfiniBand on this machine; sockets are used"),
             Reject("NCCL WARN NET/IB : mlx5_0:1 Got async event : GID table change", "an event without effect on open connections"),
             Reject("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB ib0:10.1.4.21<0>", "the list of devices"),
@@ -517,6 +517,27 @@ SIGNATURES: tuple[Signature, ...] = (
         specificity=2,
         outranks=NCCL_GENERIC,
         fixes=(TEST_FABRIC, EXITS_FIRST, RESTART_FROM_CHECKPOINT),
+    ),
+    # ibv_wc_status 12 (transport retry exceeded), 13 (RNR retry exceeded) and 5 (flushed): the peer did not answer
+    Signature(
+        id="nccl-distributed/nccl-ib-peer",
+        cls=CLS,
+        role=Role.CASCADE,
+        kind="peer lost",
+        cues=("Got completion from peer", "Got completion with error"),
+        pattern=r"NET/IB ?: .{0,80}Got completion (?:from peer (?P<peer>.{0,80}))?with (?:status|error)[= ]?(?P<code>(?:5|12|13)\b)",
+        prints="NCCL, net_ib.cc",
+        means="A peer did not answer on InfiniBand or RoCE: its process or node is gone, or the link is down.",
+        not_shown="Which of these.",
+        matches=(
+            "transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.1.4.22<41022> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+            "NCCL WARN NET/IB : Got completion with error 12, opcode 129, len 1, vendor err 129",
+        ),
+        rejects=(
+            Reject("NCCL WARN NET/IB : Got completion from peer 10.1.4.22<41022> with status=4 opcode=0", "a protection error, not a silent peer"),
+            Reject("NCCL WARN NET/IB : mlx5_2:1 Got async event : port error", "a local fault"),
+        ),
+        fixes=(EXITS_FIRST, TEST_FABRIC, RESTART_FROM_CHECKPOINT),
     ),
     Signature(
         id="nccl-distributed/nccl-socket-lost",
@@ -900,6 +921,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="not all nodes joined",
         cues=("RendezvousTimeoutError", "Rendezvous timed out"),
         pattern=r"\bRendezvousTimeoutError\b(?!\()|Rendezvous timed out|was not able to (?:join|complete) the rendezvous",
+        unless=r"\braise |\bexcept ",
         prints="torchrun (torch.distributed.elastic, dynamic_rendezvous.py)",
         means="The number of nodes that was asked for did not join the rendezvous within its time limit.",
         not_shown="Which node is missing, and why.",
@@ -943,6 +965,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="rendezvous can't be reached",
         cues=("RendezvousConnectionError", "The connection to the C10d store has failed", "The connection to the etcd"),
         pattern=r"\bRendezvousConnectionError\b(?!\()|The connection to the (?:C10d store|etcd) has failed",
+        unless=r"\braise |\bexcept ",
         prints="torchrun (c10d_rendezvous_backend.py, etcd_rendezvous_backend.py)",
         means="This node could not reach, or lost, the rendezvous endpoint.",
         not_shown="Whether the endpoint was wrong, not started, or went away after a failure elsewhere.",
@@ -964,6 +987,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="rendezvous closed",
         cues=("RendezvousClosedError", "RendezvousGracefulExitError", "has failed to shutdown the rendezvous", "has failed to send a keep-alive heartbeat"),
         pattern=r"\bRendezvous(?:Closed|GracefulExit|State)Error\b(?!\()|has failed to shut ?down the rendezvous|has failed to send a keep-alive heartbeat to the rendezvous",
+        unless=r"\braise |\bexcept ",
         prints="torchrun (dynamic_rendezvous.py)",
         means="Another node closed the rendezvous, mostly because its workers failed.",
         not_shown="What failed there.",

@@ -132,7 +132,7 @@ def resume_command(command: str | None, framework: str, checkpoint: str | None) 
     program = (_program(words) or "").rsplit("/", 1)[-1]
     script = next((word.rsplit("/", 1)[-1] for word in words if word.endswith(".py")), "")
     flags = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if word.startswith("--")}
-    megatron = framework in ("megatron", "megatron-lm") or script.startswith("pretrain_") and "tensor_model_parallel_size" in flags
+    megatron = framework in ("megatron", "megatron-lm") or (script.startswith("pretrain_") and "tensor_model_parallel_size" in flags)
     if checkpoint:
         place = next((found for name in RESUME if (found := _find(words, (name,)))), None)
         if place and words[place[0]][len(place[1]) :].lower() not in ("true", "false", "1", "0", "latest", "auto", "last", "none", "null", "allow", "must"):

@@ -1,1 +1,1 @@
-
+"""Where reports go."""

@@ -1,1 +1,1 @@
-
+"""The report: one object, and the formats it is written in."""

@@ -1,1 +1,133 @@
+"""Metric lines to :class:`MetricPoint`: one module a shape of line, each with its samples.
 
+``mappings`` dicts, JSON, pretty tables; ``bars`` tqdm and Keras; ``boosting`` XGBoost, LightGBM, CatBoost;
+``tables`` rows below a header; ``pairs`` names and numbers in running text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from check_failed_run.scanning.facts import LogLine, MetricPoint
+from check_failed_run.scanning.metrics import bars, boosting, mappings, pairs, tables
+from check_failed_run.scanning.metrics.values import MAX_VALUES, Draft, parse_number
+
+__all__ = ["PREFILTER", "MetricReader", "parse_number"]
+
+# All alternatives begin with one literal byte, which lets the search skip as fast as memchr does. A superset of
+# nothing and a sample of everything: tables without names in their rows are read from small logs only.
+PREFILTER: re.Pattern[bytes] = re.compile(
+    rb"s(?:(?<=os)s[^a-z]|/it[,\]]|/step|(?<=/s)[,\]]|(?<=it/s)\b|teps?[\"']?[ =:\[]{1,4}\d|(?<='s) [a-z_0-9@]{1,30}: |(?<=[a-z]s)e:\d|t-[a-z@]{2,20}:\d|t: -?\d|amples/s|teps?/s)"
+)
+
+_READERS = {"mappings": mappings.SAMPLES, "bars": bars.SAMPLES, "boosting": boosting.SAMPLES, "tables": tables.SAMPLES, "pairs": pairs.SAMPLES}
+
+_MEASURED = (
+    "acc", "/s", "s/", "norm", "auc", "mse", "reward", "ppl", "perplex", "err", "bleu", "wer", "f1", "score", "dice", "iou", "nll", "map", "mae", "rouge", "iteration", "kl",
+)  # fmt: skip
+
+
+class MetricReader:
+    """Reads lines of one log in order. Its only memory is the current table header or epoch banner."""
+
+    def __init__(self) -> None:
+        self._bars = bars.Bars()
+        self._keras = bars.Keras()
+        self._tables = tables.Tables()
+        self._pretty = mappings.PrettyTable()
+
+    def feed(self, line: LogLine) -> MetricPoint | None:
+        """The metrics of one cleaned line, or None."""
+        text = line.text
+        if not text or len(text) > 8000:
+            return None
+        try:
+            found = self._read(text)
+        except (ValueError, OverflowError):  # a number too long for a step
+            return None
+        if found is None:
+            return None
+        reader, draft = found
+        if not draft.values and draft.step is None:
+            return None
+        return MetricPoint(
+            line=line.line,
+            offset=line.offset,
+            reader=reader,
+            kind=draft.kind,
+            step=draft.step,
+            epoch=draft.epoch,
+            total_steps=draft.total_steps,
+            total_epochs=draft.total_epochs,
+            values=tuple(draft.values.items())[:MAX_VALUES],
+            rank=line.rank,
+            time=line.time,
+        )
+
+    def _read(self, text: str) -> tuple[str, Draft] | None:
+        first = text[0]
+        tables_ = self._tables
+        if first in "|-" and (draft := tables_.read(text)):
+            return "tables", draft
+        # the gate: most lines of a log end here
+        low = text.lower()
+        if "loss" not in low and not (
+            # something measured at a step or epoch
+            (("step" in low or "epoch" in low or "iter" in low or "eval" in low or "test" in low or "valid" in low) and any(map(low.__contains__, _MEASURED)))
+            # a shape that needs no name
+            or "%|" in text
+            or "persec" in low
+            or "'s " in text
+            or "learn: " in text
+            or (first in " 0123456789" and ("/step" in text or " all " in text or tables_.spacy or tables_.csv or tables_.yolo or " = " in text))
+            or (first in "[ *E\t" and ("atch=" in text or "epoch=" in text or text.startswith("Epoch ") or " Epoch " in text or "Class" in text or "****" in text or "-" in text and ":" in text and first == "["))
+            or (first == "\t" or text.startswith("Eval ")) and "Eval " in text
+            or "| [" in text
+        ):
+            return None
+        has_loss = "loss" in low
+        if "{" in text and (draft := mappings.read_mapping(text)):
+            return "mappings", draft
+        if "|" in text and ("it/s" in text or "%|" in text or "| [" in text or "/s" in text or "s/" in text) and "[" in text:
+            if ":" in text and text.lstrip()[:1].isdigit() and (draft := tables_.yolo_row(text)):
+                return "tables", draft
+            if draft := self._bars.read(text):
+                return "bars", draft
+            if "%|" in text:
+                tables_.yolo_header(text)
+                return None
+        if first == "[" or first.isdigit():
+            if draft := boosting.read_boosting(text):
+                return "boosting", draft
+            if tables_.csv and (draft := tables_.read(text)):
+                return "tables", draft
+        if first in " \t0123456789":
+            if ("/step" in text or " - " in text) and (draft := self._keras.read(text)):
+                return "bars", draft
+            if tables_.spacy and (draft := tables_.read(text)):
+                return "tables", draft
+            if draft := tables_.yolo_row(text):
+                return "tables", draft
+            if " = " in text:
+                if draft := self._pretty.read(text):
+                    return "mappings", draft
+                return None if re.match(r"\s+[\w.@/-]+\s+= ", text) else self._pairs(text)
+            if first != " " or text[:6].isspace():
+                tables_.yolo_header(text)
+        if first in "E " and (tables_.spacy_header(text) if "LOSS" in text else self._keras.banner(text)):
+            return None
+        if first == "*":
+            self._pretty.read(text)
+        if (first == "[" or "Train " in text or "Eval " in text) and (text.endswith("]:") or "/" in text):
+            if draft := tables_.composer_line(text):
+                return "tables", draft
+        if has_loss and "," in text and "=" not in text and ":" not in text and tables_.csv_header(text):
+            return None
+        return self._pairs(text)
+
+    @staticmethod
+    def _pairs(text: str) -> tuple[str, Draft] | None:
+        if '  File "' in text:
+            return None
+        draft = pairs.read_pairs(text)
+        return ("pairs", draft) if draft else None

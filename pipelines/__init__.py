@@ -1,0 +1,1 @@
+"""An example pipeline with the exit handler."""
