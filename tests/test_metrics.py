@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from check_failed_run.scanning import metrics
 from check_failed_run.scanning.facts import LogLine
 from check_failed_run.scanning.metrics import PREFILTER, MetricReader, parse_number
+from hypothesis import given
+from hypothesis import strategies as st
 
 SAMPLES = [(reader, lines, expected) for reader, samples in metrics._READERS.items() for lines, expected in samples]
 FIELDS = ("step", "epoch", "total_steps", "total_epochs", "kind")
@@ -42,7 +41,7 @@ def test_samples(reader, lines, expected):
     assert point.rank == 2 and point.time == 5.0
 
 
-@pytest.mark.parametrize("text", ["nan", "NaN", "NAN", "Nan", "-nan", "+nan", "nan(ind)", "-nan(ind)", "nan(snan)", "nanxxx", "1.#QNAN", "-1.#IND", "1.#QNAN0", "tensor(nan)", "'nan'"])
+@pytest.mark.parametrize("text", ["nan", "NaN", "NAN", "Nan", "-nan", "+nan", "nan(ind)", "-nan(ind)", "nan(snan)", "nanxxx", "nan.0", "1.#QNAN", "-1.#IND", "1.#QNAN0", "tensor(nan)", "'nan'"])
 def test_nan(text):
     assert math.isnan(parse_number(text))
 
@@ -81,6 +80,22 @@ def test_no_numbers(text):
 )
 def test_not_metrics(text):
     assert feed(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "шаг 61000 потери 1.9067 скорость обуч. 1.10e-04 норма град. 0.250 ток/с 61565 ошибок 0",
+        "步 61000 损失 1.9067 学习率 1.1e-4",
+        "步数: 61000, 损失: 1.9067, 学习率: 1.1e-4",
+        "ステップ 61000 損失 1.9067 学習率 1.1e-4",
+        "étape 61000 perte 1.9067 lr 1.1e-4",
+        "Schritt 61000 Verlust 1.9067 Lernrate 1.1e-4",
+    ],
+)
+def test_other_languages(text):
+    point = feed(text)
+    assert point.step == 61000 and point.get("loss") == 1.9067 and point.get("lr") == pytest.approx(1.1e-4)
 
 
 def test_evaluation_bar_inside_a_training_bar():

@@ -22,7 +22,7 @@ class Misuse(click.UsageError):
 
 
 @click.command(context_settings=CONTEXT, epilog="Other commands: check-failed-run explain SIGNATURE-ID|CLASS, check-failed-run signatures [--format json].")
-@click.argument("inputs", nargs=-1, metavar="[INPUT...]")
+@click.argument("inputs", nargs=-1, metavar="[INPUT...]", envvar=f"{ENV_PREFIX}_INPUTS")
 @click.option("--traceback", "traceback", is_flag=False, flag_value="-", default=None, metavar="[TEXT]", help="Diagnose a pasted traceback; read from standard input when no text follows.")
 @click.option("--vertex-pipeline", metavar="JOB", help="A Vertex AI PipelineJob: id, full resource name, or display name (the newest).")
 @click.option("--project", metavar="PROJECT", help="Google Cloud project of the job; default: from the job's name or the gcloud configuration.")
@@ -32,7 +32,7 @@ class Misuse(click.UsageError):
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Read only the last N lines of each log.")
 @click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("."), show_default=True, help="Where check-failed-run.json is written.")
 @click.option("--run-id", metavar="ID", help="run_id of the report; default: a new UUID.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="What is printed.")
+@click.option("--format", "format", type=click.Choice(FORMATS), default="text", show_default=True, help="What is printed.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Print into FILE instead of standard output.")
 @click.option("--once", is_flag=True, help="Look once and do not watch a run that is still going.")
 @click.option("--interval", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS", help="How often a running job is looked at.")
@@ -55,7 +55,7 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
       check-failed-run --vertex-pipeline 1234567890 --project my-project
     """
     from check_failed_run.record import RunRecord
-    from check_failed_run.sources.log_files import InputError, add_text, collect
+    from check_failed_run.sources.log_files import InputError, add_text, collect, shorten_names
 
     record = RunRecord(framework=options["framework"], task=options["task"])
     record.now = _moment(options["now"])
@@ -74,6 +74,7 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
             add_text("traceback", text if text.endswith("\n") else text + "\n", record)
         if inputs:
             collect(inputs, record, last=options["last"])
+            shorten_names(record)
     except InputError as error:
         raise Misuse(str(error)) from None
     if options["vertex_pipeline"]:
@@ -110,11 +111,13 @@ def publish(report: Any, options: dict[str, Any]) -> None:
     try:
         out_dir = str(options["out_dir"])
         path = write_report(report, Path(out_dir))
-        text = render(report, options["format_"], color=options["output"] is None and _wants_color())
+        text = render(report, options["format"], color=options["output"] is None and _wants_color())
         if options["output"] is not None:
             write_text(options["output"], text)
         else:
-            click.get_text_stream("stdout").write(text)
+            if hasattr(sys.stdout, "reconfigure"):
+                sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+            sys.stdout.write(text)
             sys.stdout.flush()
         if options["verbose"]:
             click.echo(f"report: {path}", err=True)

@@ -187,7 +187,7 @@ def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Can
     ] if timeline.last_attempt > 1 else []
     diagnosis.ranks = _rank_rows(ranks, primary)
     diagnosis.values.setdefault("command", command)
-    diagnosis.values["log"] = facts[0].name if facts else None
+    diagnosis.values["log"] = next((t for t in record.targets if t not in ("-", "traceback")), None)
     loaded = [h for log in timeline.logs for h in timeline.marks(log, Mark.CHECKPOINT_SAVED) if h.group("path")]
     before = [h for h in loaded if primary is None or primary.at is None or h.at.input != primary.at.input or h.at.line <= primary.at.line]
     if before:

@@ -90,6 +90,7 @@ def describe(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: 
     info = class_info().get(primary.cls)
     if not diagnosis.decided:
         diagnosis.root_cause = f"Not decided. {diagnosis.root_cause}".strip()
+        diagnosis.missing.append(("the log of the whole run, all ranks, standard error included", "what is there shows that the run failed, not why", "check-failed-run LOG_FOLDER/ (a folder with every rank's log and the configuration)"))
     if diagnosis.confidence < 0.8 and info is not None and info.decides is not None:
         diagnosis.missing.append(info.decides)
 

@@ -86,7 +86,9 @@ WRITABLE_DIR = Fix(
     command="mount | grep ' ro[,)]'; touch [[{output_dir}/]].write-test && rm [[{output_dir}/]].write-test",
 )
 FIX_OWNER = Fix(
-    action="Give the job's user write access to the directory[[ of {path}]] (owner, group, container user, fsGroup), or use another directory",
+    action=(
+        "Give the job's user write access to the directory[[ of {path}]] (owner, group, container user, fsGroup), or use another directory"
+    ),
     change=Change.PERMISSION,
     impact="the file can be opened; nothing else changes",
     validate="the job's user can create a file there before the start; the first save succeeds",
@@ -109,7 +111,9 @@ REMOUNT = Fix(
     action="Remount the share (or move to a healthy node) and restart from the newest complete checkpoint[[: {checkpoint}]]",
     change=Change.RESOURCES,
     impact="the handles are valid again; the run resumes",
-    validate="listing and reading the directory works from every node; the run gets past the step at which it failed[[ ({step})]] by 200 steps",
+    validate=(
+        "listing and reading the directory works from every node; the run gets past the step at which it failed[[ ({step})]] by 200 steps"
+    ),
     time_to_try="20 min",
     gain=0.8,
     confidence=0.6,
@@ -125,7 +129,9 @@ RAISE_NOFILE = Fix(
     command="ulimit -n 65536[[ && {command}]]",
 )
 SHARING_STRATEGY = Fix(
-    action="Use torch.multiprocessing.set_sharing_strategy('file_system'), and don't keep tensors that came from loader workers (clone them)",
+    action=(
+        "Use torch.multiprocessing.set_sharing_strategy('file_system'), and don't keep tensors that came from loader workers (clone them)"
+    ),
     change=Change.CODE,
     impact="tensors no longer hold one descriptor each, so their number stops growing",
     validate="the count in /proc/PID/fd is flat over 200 steps",
@@ -160,9 +166,15 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="file system full",
         cues=("No space left on device", "no space left on device", "[Errno 28]", "(os error 28)", "There is not enough space on the disk"),
-        pattern=r"(?i)no space left on device(?:[^'\n]{0,20}'(?P<path>[^'\n]+)')?|\[Errno 28\]|\(os error 28\)|not enough space on the disk",
+        pattern=(
+            r"(?i)no space left on device(?:[^'\n]{0,20}'(?P<path>[^'\n]+)')?|\[Errno 28\]|\(os error 28\)|not enough space on "
+            r"the disk"
+        ),
         # a full /dev/shm is memory, a full inotify table is a kernel limit, tee only tells that the same disk is full
-        unless=r"/dev/shm|/torch_\d+|shared memory|shm_open|inotify|file watchers|watch limit|^\s*tee:|is it because no space left|[Ii]f .{0,40}no space",
+        unless=(
+            r"/dev/shm|/torch_\d+|shared memory|shm_open|inotify|file watchers|watch limit|^\s*tee:|is it because no space left"
+            r"|[Ii]f .{0,40}no space"
+        ),
         prints="the C library's ENOSPC as shown by Python (OSError), Rust (safetensors, tokenizers), h5py, TensorFlow, tar, cp, rsync",
         means="A write failed because the file system has no free blocks or inodes left.",
         not_shown="Which files fill it; whether an earlier checkpoint is intact.",
@@ -170,15 +182,21 @@ SIGNATURES: tuple[Signature, ...] = (
             "OSError: [Errno 28] No space left on device",
             "OSError: [Errno 28] No space left on device: '/scratch/run7/checkpoint-1500/optimizer.pt'",
             "safetensors._safetensors_rust.SafetensorError: Error while serializing: I/O error: No space left on device (os error 28)",
-            "safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, kind: StorageFull, message: \"No space left on device\" })",
-            "OSError: Can't write data (file write failed: errno = 28, error message = 'No space left on device', buf = 0x7f, total write = 9)",
-            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: /out/ckpt-7.data-00000-of-00001.tempstate; No space left on device",
+            'safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, kind: StorageFull, message: "No '
+            'space left on device" })',
+            "OSError: Can't write data (file write failed: errno = 28, error message = 'No space left on device', buf = 0x7f, "
+            "total write = 9)",
+            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: /out/ckpt-7.data-00000-of-00001.tempstate; No space "
+            "left on device",
             "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed with strerror: No space left on device",
             "cp: error writing '/mnt/out/last.ckpt': No space left on device",
             "OSError: [WinError 112] There is not enough space on the disk",
         ),
         rejects=(
-            Reject("RuntimeError: unable to write to file </torch_4121_88>: No space left on device (28)", "/dev/shm is full: that is memory (oom)"),
+            Reject(
+                "RuntimeError: unable to write to file </torch_4121_88>: No space left on device (28)",
+                "/dev/shm is full: that is memory (oom)",
+            ),
             Reject("OSError: [Errno 28] No space left on device: '/dev/shm/psm_1f2e'", "shared memory, not the disk"),
             Reject("tee: /runs/a/train.log: No space left on device", "the log's pipe only confirms that the disk is full"),
             Reject("OSError: inotify watch limit reached: No space left on device", "a kernel table is full, not the disk"),
@@ -186,7 +204,12 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         fixes=(SEE_DISK, KEEP_FEWER, BIGGER_DISK, RESUME_LAST),
         specificity=3,
-        outranks=("nccl-distributed/", "io-checkpoint/torch-unexpected-pos", "io-checkpoint/torch-file-write-failed", "io-checkpoint/iostream"),
+        outranks=(
+            "nccl-distributed/",
+            "io-checkpoint/torch-unexpected-pos",
+            "io-checkpoint/torch-file-write-failed",
+            "io-checkpoint/iostream",
+        ),
     ),
     Signature(
         id="io-checkpoint/no-space-tee",
@@ -226,7 +249,10 @@ SIGNATURES: tuple[Signature, ...] = (
                 "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
                 "the reader: a damaged file, not a failed write",
             ),
-            Reject("RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 64 vs 0", "the follow-up when the writer is closed"),
+            Reject(
+                "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 64 vs 0",
+                "the follow-up when the writer is closed",
+            ),
         ),
         fixes=(SEE_DISK, KEEP_FEWER, BIGGER_DISK, RESUME_LAST),
         specificity=2,
@@ -240,7 +266,9 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("unexpected pos ",),
         pattern=r"enforce fail at \S*inline_container\.cc:\d+\]\s*\.\s*unexpected pos (?P<value>\d+) vs (?P<key>\d+)",
         prints="torch caffe2/serialize/inline_container.cc, when the zip writer is closed after a failed write",
-        means="The archive that torch.save was writing is shorter than it should be: an earlier write to it failed, mostly for want of space.",
+        means=(
+            "The archive that torch.save was writing is shorter than it should be: an earlier write to it failed, mostly for want of space."
+        ),
         not_shown="The system error; it is in the exception before, or only on the file system (df, quota).",
         matches=(
             "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 17394617344 vs 17394617232",
@@ -283,7 +311,10 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="disk quota",
         cues=("Disk quota exceeded", "disk quota exceeded", "[Errno 122]", "(os error 122)", "quota exceeded on"),
-        pattern=r"(?i)disk quota exceeded(?:[^'\n]{0,10}'(?P<path>[^'\n]+)')?|\[Errno 122\]|\(os error 122\)|: quota exceeded on (?:volume|file ?system)",
+        pattern=(
+            r"(?i)disk quota exceeded(?:[^'\n]{0,10}'(?P<path>[^'\n]+)')?|\[Errno 122\]|\(os error 122\)|: quota exceeded on "
+            r"(?:volume|file ?system)"
+        ),
         prints="the C library's EDQUOT as shown by Python, Rust and shell tools; home directories and Lustre, GPFS, NFS project space",
         means="The user's or project's quota on this file system is used up; the disk itself may have room.",
         matches=(
@@ -310,7 +341,12 @@ SIGNATURES: tuple[Signature, ...] = (
             RESUME_LAST,
         ),
         specificity=3,
-        outranks=("nccl-distributed/", "io-checkpoint/torch-unexpected-pos", "io-checkpoint/torch-file-write-failed", "io-checkpoint/iostream"),
+        outranks=(
+            "nccl-distributed/",
+            "io-checkpoint/torch-unexpected-pos",
+            "io-checkpoint/torch-file-write-failed",
+            "io-checkpoint/iostream",
+        ),
     ),
     # ---- refused by the file system --------------------------------------------------------------
     Signature(
@@ -319,7 +355,10 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="read-only file system",
         cues=("Read-only file system", "read-only file system", "[Errno 30]", "(os error 30)", "Remounting filesystem read-only"),
-        pattern=r"(?i)read-only file system(?:[^'\n]{0,10}'(?P<path>[^'\n]+)')?|\[Errno 30\]|\(os error 30\)|remounting filesystem read-only",
+        pattern=(
+            r"(?i)read-only file system(?:[^'\n]{0,10}'(?P<path>[^'\n]+)')?|\[Errno 30\]|\(os error 30\)|remounting filesystem "
+            r"read-only"
+        ),
         unless=r"(?i)matplotlib|fontlist|__pycache__|mounted as a read-only file system by design",
         prints="the C library's EROFS as shown by Python, torch, h5py, Rust and shell tools; the kernel when it remounts after disk errors",
         means="The process tried to write to a mount that only allows reading.",
@@ -327,12 +366,15 @@ SIGNATURES: tuple[Signature, ...] = (
         matches=(
             "OSError: [Errno 30] Read-only file system: '/models/run3/epoch-01.keras'",
             "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed with strerror: Read-only file system",
-            "OSError: Unable to create file (unable to open file: name = 'm.h5', errno = 30, error message = 'Read-only file system', flags = 13)",
+            "OSError: Unable to create file (unable to open file: name = 'm.h5', errno = 30, error message = 'Read-only file "
+            "system', flags = 13)",
             "EXT4-fs (sdb1): Remounting filesystem read-only",
             "mkdir: cannot create directory '/mnt/out': Read-only file system",
         ),
         rejects=(
-            Reject("Matplotlib created a temporary cache directory because /home/u is on a Read-only file system", "it found another place"),
+            Reject(
+                "Matplotlib created a temporary cache directory because /home/u is on a Read-only file system", "it found another place"
+            ),
             Reject("dataset volume mounted read-only at /data", "a fact about a mount, no failed write"),
         ),
         fixes=(WRITABLE_DIR, CHECK_STORAGE, RESUME_LAST),
@@ -360,7 +402,8 @@ SIGNATURES: tuple[Signature, ...] = (
         matches=(
             "PermissionError: [Errno 13] Permission denied: '/runs/exp4/checkpoints/last.ckpt'",
             "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed with strerror: Permission denied",
-            "OSError: Unable to create file (unable to open file: name = '/o/m.h5', errno = 13, error message = 'Permission denied', flags = 13)",
+            "OSError: Unable to create file (unable to open file: name = '/o/m.h5', errno = 13, error message = 'Permission "
+            "denied', flags = 13)",
             "tensorflow.python.framework.errors_impl.PermissionDeniedError: /logs/train; Permission denied",
             "lightgbm.basic.LightGBMError: Model file /srv/models/rank.txt is not available for writes",
             "[LightGBM] [Fatal] Model file /srv/models/rank.txt is not available for writes",
@@ -424,7 +467,15 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="input/output error of the device or mount",
-        cues=("[Errno 5]", "Input/output error", "(os error 5)", "[Errno 121]", "[Errno 107]", "Transport endpoint is not connected", "[Errno 108]"),
+        cues=(
+            "[Errno 5]",
+            "Input/output error",
+            "(os error 5)",
+            "[Errno 121]",
+            "[Errno 107]",
+            "Transport endpoint is not connected",
+            "[Errno 108]",
+        ),
         pattern=(
             r"\[Errno 5\]|Input/output error(?:[^'\n]{0,10}'(?P<path>[^'\n]+)')?|\(os error 5\)|\[Errno 121\] Remote I/O error"
             r"|OSError: \[Errno 10[78]\].{0,80}: '(?P<path2>[^'\n]+)'|(?:'|/)[^'\n]{0,200}: Transport endpoint is not connected"
@@ -454,7 +505,10 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="file descriptors used up",
         cues=("Too many open files", "[Errno 24]", "(os error 24)", "[Errno 23]"),
-        pattern=r"\[Errno 24\](?: Too many open files(?:: '(?P<path>[^'\n]+)')?)?|Too many open files|\(os error 24\)|\[Errno 23\] Too many open files in system",
+        pattern=(
+            r"\[Errno 24\](?: Too many open files(?:: '(?P<path>[^'\n]+)')?)?|Too many open files|\(os error 24\)|\[Errno 23\] "
+            r"Too many open files in system"
+        ),
         unless=r"(?i)\bif you (?:see|get|hit)|may (?:cause|lead to)|inotify",
         prints="the C library's EMFILE as shown by Python, Rust, gRPC; torch.utils.data when a worker's tensor can't be received",
         means="The process reached its limit of open files (ulimit -n).",
@@ -462,7 +516,8 @@ SIGNATURES: tuple[Signature, ...] = (
         matches=(
             "OSError: [Errno 24] Too many open files",
             "OSError: [Errno 24] Too many open files: '/data/shard-00412.npy'",
-            "RuntimeError: Too many open files. Communication with the workers is no longer possible. Please increase the limit using `ulimit -n`",
+            "RuntimeError: Too many open files. Communication with the workers is no longer possible. Please increase the limit "
+            "using `ulimit -n`",
             "RuntimeError: unable to open shared memory object </torch_812_3> in read-write mode: Too many open files (24)",
         ),
         rejects=(
@@ -525,7 +580,12 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="truncated or corrupt torch archive",
-        cues=("PytorchStreamReader failed", "failed finding central directory", "invalid header or archive is corrupted", "The file might be corrupted"),
+        cues=(
+            "PytorchStreamReader failed",
+            "failed finding central directory",
+            "invalid header or archive is corrupted",
+            "The file might be corrupted",
+        ),
         pattern=(
             r"PytorchStreamReader failed (?:reading|locating|opening|finding|closing|getting)\b.{0,160}|failed finding central directory"
             r"|invalid header or archive is corrupted|unexpected EOF, expected \d+ more bytes\. The file might be corrupted"
@@ -640,7 +700,9 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         unless=r"os error (?:2|5|13|28|30|116|122)\b|No such file",
         prints="safetensors (Rust) SafeTensorError, all versions: names up to 0.4, sentences from 0.5 on",
-        means="A safetensors file is shorter than its header says, or its header is damaged (a cut-off download or copy, a Git LFS pointer).",
+        means=(
+            "A safetensors file is shorter than its header says, or its header is damaged (a cut-off download or copy, a Git LFS pointer)."
+        ),
         not_shown="Which shard, where the stack does not tell: compare the sizes of all shards with the index.",
         matches=(
             "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
@@ -648,7 +710,8 @@ SIGNATURES: tuple[Signature, ...] = (
             "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
             "safetensors_rust.SafetensorError: Error while deserializing header: InvalidHeaderDeserialization",
             "safetensors._safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
-            "safetensors._safetensors_rust.SafetensorError: Error while deserializing header: invalid UTF-8 in header: invalid utf-8 sequence",
+            "safetensors._safetensors_rust.SafetensorError: Error while deserializing header: invalid UTF-8 in header: invalid "
+            "utf-8 sequence",
         ),
         rejects=(
             Reject("SafetensorError: Error while serializing: I/O error: No space left on device (os error 28)", "a failed write"),
@@ -663,7 +726,14 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="truncated, corrupt or locked HDF5 file",
-        cues=("truncated file: eof", "file signature not found", "unable to lock file", "bad object header", "wrong B-tree signature", "t synchronously read data"),
+        cues=(
+            "truncated file: eof",
+            "file signature not found",
+            "unable to lock file",
+            "bad object header",
+            "wrong B-tree signature",
+            "t synchronously read data",
+        ),
         pattern=(
             r"truncated file: eof = (?P<value>\d+)|file signature not found|unable to lock file, errno = (?P<code>\d+)"
             r"|bad object header|wrong B-tree signature|[Cc]an't (?:synchronously )?read data"
@@ -675,12 +745,14 @@ SIGNATURES: tuple[Signature, ...] = (
             "OSError: Unable to synchronously open file (truncated file: eof = 30000, sblock->base_addr = 0, stored_eof = 93624)",
             "OSError: Unable to open file (truncated file: eof = 96, sblock->base_addr = 0, stored_eof = 2048)",
             "OSError: Unable to synchronously open file (file signature not found)",
-            "BlockingIOError: [Errno 11] Unable to open file (unable to lock file, errno = 11, error message = 'Resource temporarily unavailable')",
+            "BlockingIOError: [Errno 11] Unable to open file (unable to lock file, errno = 11, error message = 'Resource "
+            "temporarily unavailable')",
             "OSError: Can't synchronously read data (wrong B-tree signature)",
         ),
         rejects=(
             Reject(
-                "FileNotFoundError: [Errno 2] Unable to open file (unable to open file: name = 'a.h5', errno = 2, error message = 'No such file')",
+                "FileNotFoundError: [Errno 2] Unable to open file (unable to open file: name = 'a.h5', errno = 2, error message "
+                "= 'No such file')",
                 "a missing file: the path is wrong",
             ),
             Reject("KeyError: \"Unable to open object (object 'labels' doesn't exist)\"", "a missing key in a whole file"),
@@ -705,20 +777,25 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         pattern=(
             r"Unable to open table file (?P<path>[^\s:;]+)|not an sstable|Checksum does not match: stored|too short to be an sstable"
-            r"|TensorBundle at (?P<path2>\S+) .{0,40}(?:checksum|truncated|corrupt)|(?:Data loss|DATA_LOSS): (?!corrupted record)(?:Checksum|Unable|file|block|Error)"
+            r"|TensorBundle at (?P<path2>\S+) .{0,40}(?:checksum|truncated|corrupt)|(?:Data loss|DATA_LOSS): (?!corrupted "
+            r"record)(?:Checksum|Unable|file|block|Error)"
         ),
         unless=r"corrupted record at",
         prints="tensorflow/core/util/tensor_bundle and lib/io/table (DataLossError); tensorstore (Orbax)",
         means="The checkpoint's index or data file is damaged or cut off.",
         not_shown="Whether the path given is a checkpoint prefix at all (a data file given as prefix says the same).",
         matches=(
-            "tensorflow.python.framework.errors_impl.DataLossError: Checksum does not match: stored 398 vs. calculated on the restored bytes 21",
-            "DataLossError: Unable to open table file ./run/model.ckpt-500.data-00000-of-00001: DATA_LOSS: not an sstable (bad magic number)",
+            "tensorflow.python.framework.errors_impl.DataLossError: Checksum does not match: stored 398 vs. calculated on the "
+            "restored bytes 21",
+            "DataLossError: Unable to open table file ./run/model.ckpt-500.data-00000-of-00001: DATA_LOSS: not an sstable (bad "
+            "magic number)",
             "ValueError: DATA_LOSS: Error decoding tensorstore chunk: checksum mismatch",
         ),
         rejects=(
             Reject("DataLossError: corrupted record at 48212 [Op:IteratorGetNext]", "a TFRecord of the data set"),
-            Reject("NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for x.ckpt", "a missing file"),
+            Reject(
+                "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for x.ckpt", "a missing file"
+            ),
         ),
         fixes=(OLDER_CHECKPOINT, COPY_AGAIN),
         specificity=3,
@@ -731,7 +808,8 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="unfinished distributed checkpoint",
         cues=("/.metadata", ".distcp"),
         pattern=(
-            r"(?:FileNotFoundError|No such file or directory|NoSuchKey|NotFound).{0,60}?'?(?P<path>[^'\s]*/\.metadata|[^'\s]*__\d+_\d+\.distcp)\b"
+            r"(?:FileNotFoundError|No such file or directory|NoSuchKey|NotFound).{0,60}?'?(?P<path>[^'\s]*/\.metadata"
+            r"|[^'\s]*__\d+_\d+\.distcp)\b"
         ),
         prints="torch.distributed.checkpoint filesystem reader; torchtitan, FSDP, Megatron, NeMo",
         means="The sharded checkpoint has no .metadata (or lacks a shard): its save never finished, as .metadata is written last.",
@@ -759,7 +837,10 @@ SIGNATURES: tuple[Signature, ...] = (
         prints="torch/distributed/checkpoint/api.py; the named ranks hold the reason",
         means="A distributed save or load failed on the ranks that are named; the others report it.",
         not_shown="The reason, which is in the named rank's own exception.",
-        matches=("torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([0])", "CheckpointException ranks:dict_keys([3, 7])"),
+        matches=(
+            "torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([0])",
+            "CheckpointException ranks:dict_keys([3, 7])",
+        ),
         rejects=(
             Reject("FileNotFoundError: [Errno 2] No such file or directory: 'c/step-9/.metadata'", "the reason itself"),
             Reject("from torch.distributed.checkpoint.api import CheckpointException", "source code"),
@@ -772,18 +853,28 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="unfinished DeepSpeed checkpoint",
-        cues=("zero checkpoints paths", "optim_states.pt", "t get saved by one or more processes", "Unable to find latest file at", "model_states.pt"),
+        cues=(
+            "zero checkpoints paths",
+            "optim_states.pt",
+            "t get saved by one or more processes",
+            "Unable to find latest file at",
+            "model_states.pt",
+        ),
         pattern=(
             r"following zero checkpoints? paths? (?:are|is) missing|can't find (?:files matching )?\S*(?:optim|model)_states\.pt"
             r"|Expected \d+ of \S*_states\.pt under|didn't get saved by one or more processes|Unable to find latest file at (?P<path>\S+)"
             r"|FileNotFoundError: .{0,80}(?:optim|model)_states\.pt"
         ),
         prints="deepspeed/runtime/engine.py and utils/zero_to_fp32.py",
-        means="The DeepSpeed checkpoint lacks shards or its 'latest' file: the save did not finish on every rank, or the path is not a checkpoint.",
+        means=(
+            "The DeepSpeed checkpoint lacks shards or its 'latest' file: the save did not finish on every rank, or the path is "
+            "not a checkpoint."
+        ),
         matches=(
             "The following zero checkpoints paths are missing: ['/c/global_step500/zero_pp_rank_3_mp_rank_00_optim_states.pt']",
             "FileNotFoundError: can't find *_optim_states.pt files in directory '/c/global_step500'",
-            "ValueError: Expected 8 of *_optim_states.pt under '/c/global_step500' but found 7 files. Possibly due to an overwrite of an old checkpoint, "
+            "ValueError: Expected 8 of *_optim_states.pt under '/c/global_step500' but found 7 files. Possibly due to an "
+            "overwrite of an old checkpoint, "
             "or a checkpoint didn't get saved by one or more processes.",
             "Unable to find latest file at /c/latest, if trying to load latest checkpoint please ensure this file exists",
         ),
@@ -799,12 +890,23 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="unfinished Orbax, TensorStore or Flax checkpoint",
-        cues=("ncomplete checkpoint", "ncommitted checkpoint", "nfinalized checkpoint", "driver: Metadata at", "not a finalized checkpoint", "checkpoint is incomplete", "orbax-checkpoint-tmp"),
+        cues=(
+            "ncomplete checkpoint",
+            "ncommitted checkpoint",
+            "nfinalized checkpoint",
+            "driver: Metadata at",
+            "not a finalized checkpoint",
+            "checkpoint is incomplete",
+            "orbax-checkpoint-tmp",
+        ),
         pattern=(
             r"(?i)(?:incomplete|uncommitted|unfinalized) checkpoint\b|not a finalized checkpoint|checkpoint is incomplete"
             r"|(?:NOT_FOUND|FAILED_PRECONDITION|DATA_LOSS).{0,60}driver: Metadata at|(?:Error|No such file).{0,160}orbax-checkpoint-tmp"
         ),
-        unless=r"(?i)\b(?:clean(?:ed|ing)|delet(?:ed|ing)|remov(?:ed|ing)|skip(?:ped|ping)|ignor(?:ed|ing))\b.{0,60}(?:incomplete|uncommitted|unfinalized)",
+        unless=(
+            r"(?i)\b(?:clean(?:ed|ing)|delet(?:ed|ing)|remov(?:ed|ing)|skip(?:ped|ping)|ignor(?:ed|ing))\b.{0,60}(?:incomplete"
+            r"|uncommitted|unfinalized)"
+        ),
         prints="orbax-checkpoint, flax.training.checkpoints, tensorstore's zarr and OCDBT drivers",
         means="The checkpoint's save was not finished (no commit marker or array metadata), so it can't be restored.",
         matches=(
@@ -826,23 +928,37 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="unreadable weights file",
-        cues=("Unable to load weights from", "find a valid checkpoint at", "trainer_state.json", "Consistency check failed: file should be of size"),
+        cues=(
+            "Unable to load weights from",
+            "find a valid checkpoint at",
+            "trainer_state.json",
+            "Consistency check failed: file should be of size",
+        ),
         pattern=(
             r"OSError: Unable to load weights from (?:pytorch|\w+) checkpoint file for '(?P<path>[^'\n]+)'"
-            r"|ValueError: Can't find a valid checkpoint at (?P<path2>\S+)|FileNotFoundError: .{0,60}'(?P<path3>[^'\n]*/trainer_state\.json)'"
+            r"|ValueError: Can't find a valid checkpoint at (?P<path2>\S+)|FileNotFoundError: "
+            r".{0,60}'(?P<path3>[^'\n]*/trainer_state\.json)'"
             r"|Consistency check failed: file should be of size \d+ but has size \d+"
         ),
         prints="transformers modeling_utils.load_state_dict, Trainer._load_from_checkpoint; huggingface_hub file_download",
-        means="The checkpoint folder exists but a file in it can't be read or is missing: an unfinished save or download, or a Git LFS pointer.",
+        means=(
+            "The checkpoint folder exists but a file in it can't be read or is missing: an unfinished save or download, or a Git "
+            "LFS pointer."
+        ),
         not_shown="Whether the folder is the one that was meant.",
         matches=(
-            "OSError: Unable to load weights from pytorch checkpoint file for '/m/pytorch_model.bin' at '/m/pytorch_model.bin'. If you tried to load",
+            "OSError: Unable to load weights from pytorch checkpoint file for '/m/pytorch_model.bin' at '/m/pytorch_model.bin'. "
+            "If you tried to load",
             "ValueError: Can't find a valid checkpoint at /runs/sft/checkpoint-1200",
             "FileNotFoundError: [Errno 2] No such file or directory: '/runs/sft/checkpoint-1200/trainer_state.json'",
-            "OSError: Consistency check failed: file should be of size 4968066768 but has size 1073741824 (model-00001-of-00003.safetensors).",
+            "OSError: Consistency check failed: file should be of size 4968066768 but has size 1073741824 "
+            "(model-00001-of-00003.safetensors).",
         ),
         rejects=(
-            Reject("OSError: Error no file named pytorch_model.bin, model.safetensors found in directory ./m.", "a wrong or empty folder: config-error"),
+            Reject(
+                "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory ./m.",
+                "a wrong or empty folder: config-error",
+            ),
             Reject("Saving trainer_state.json to /runs/sft/checkpoint-1200", "a save"),
         ),
         fixes=(OLDER_CHECKPOINT, COPY_AGAIN),
@@ -874,7 +990,10 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         fixes=(
             Fix(
-                action="Let one process per shared file system write and rotate checkpoints (save_on_each_node=False on shared storage), and update transformers",
+                action=(
+                    "Let one process per shared file system write and rotate checkpoints (save_on_each_node=False on shared "
+                    "storage), and update transformers"
+                ),
                 change=Change.CONFIG,
                 impact="no two processes touch one folder",
                 validate="two saves in the next 200 steps complete on all ranks",
@@ -891,7 +1010,18 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="a save failed, reason elsewhere",
-        cues=("ailed to save checkpoint", "ailed to write checkpoint", "rror saving checkpoint", "rror loading checkpoint", "rror writing checkpoint", "ailed to load checkpoint", "heckpoint save failed", "is corrupted or incomplete", "corrupt checkpoint", "heckpoint is corrupt"),
+        cues=(
+            "ailed to save checkpoint",
+            "ailed to write checkpoint",
+            "rror saving checkpoint",
+            "rror loading checkpoint",
+            "rror writing checkpoint",
+            "ailed to load checkpoint",
+            "heckpoint save failed",
+            "is corrupted or incomplete",
+            "corrupt checkpoint",
+            "heckpoint is corrupt",
+        ),
         pattern=(
             r"(?i)(?:failed to (?:save|write|load)|error (?:saving|writing|loading)) checkpoint\b|checkpoint save failed"
             r"|(?:checkpoint|ckpt|weights)\b.{0,120}is corrupted or incomplete|corrupt checkpoint|checkpoint is corrupt"
@@ -899,7 +1029,11 @@ SIGNATURES: tuple[Signature, ...] = (
         prints="training programs' own words",
         means="The program says that a checkpoint could not be written or read.",
         not_shown="Why.",
-        matches=("ERROR Failed to save checkpoint at step 400", "RuntimeError: checkpoint /a/last.pt is corrupted or incomplete", "Error loading checkpoint /a/last.pt: bad magic"),
+        matches=(
+            "ERROR Failed to save checkpoint at step 400",
+            "RuntimeError: checkpoint /a/last.pt is corrupted or incomplete",
+            "Error loading checkpoint /a/last.pt: bad magic",
+        ),
         rejects=(
             Reject("Saving checkpoint at step 400", "a normal save"),
             Reject("checkpoint verified, not corrupted", "a check that passed"),
@@ -914,29 +1048,52 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="storage service error",
         cues=(
-            "(SlowDown)", "(ServiceUnavailable)", "(InternalError) when calling", "(RequestTimeout)", "(503) when calling", "(500) when calling",
-            "EndpointConnectionError", "storage.googleapis.com", "gcsfs.retry.HttpError", "IncompleteReadError", "ServerBusy", "OperationTimedOut",
-            "ExceptionsPool timeout", "HTTP code 503", "HTTP response code 503", "HTTP response code 429", "object mutation operations",
+            "(SlowDown)",
+            "(ServiceUnavailable)",
+            "(InternalError) when calling",
+            "(RequestTimeout)",
+            "(503) when calling",
+            "(500) when calling",
+            "EndpointConnectionError",
+            "storage.googleapis.com",
+            "gcsfs.retry.HttpError",
+            "IncompleteReadError",
+            "ServerBusy",
+            "OperationTimedOut",
+            "ExceptionsPool timeout",
+            "HTTP code 503",
+            "HTTP response code 503",
+            "HTTP response code 429",
+            "object mutation operations",
         ),
         pattern=(
-            r"An error occurred \((?P<code>SlowDown|ServiceUnavailable|InternalError|RequestTimeout|503|500)\) when calling the (?P<key>\w+) operation"
-            r"|EndpointConnectionError: Could not connect|gcsfs\.retry\.HttpError: .{0,200}\b(?:5\d\d|429)\b|\b(?:429|50[0234]) (?:GET|PUT|POST|PATCH|DELETE) https?://storage\.googleapis\.com"
+            r"An error occurred \((?P<code>SlowDown|ServiceUnavailable|InternalError|RequestTimeout|503|500)\) when calling the "
+            r"(?P<key>\w+) operation"
+            r"|EndpointConnectionError: Could not connect|gcsfs\.retry\.HttpError: .{0,200}\b(?:5\d\d|429)\b|\b(?:429|50[0234]) "
+            r"(?:GET|PUT|POST|PATCH|DELETE) https?://storage\.googleapis\.com"
             r"|IncompleteReadError: |(?:Code|ErrorCode): ?(?:ServerBusy|OperationTimedOut)|HTTP (?:response )?code (?:503|429)\b"
-            r"|exceeded the rate limit for object mutation operations|storage\.googleapis\.com.{0,160}(?:Read timed out|Max retries exceeded|Connection reset|Connection aborted)"
+            r"|exceeded the rate limit for object mutation operations|storage\.googleapis\.com.{0,160}(?:Read timed out|Max "
+            r"retries exceeded|Connection reset|Connection aborted)"
         ),
         unless=r"(?i)\bretrying\b|\bretry (?:in|after|attempt)\b|will retry",
         prints="boto3/s3fs, google-cloud-storage, gcsfs, azure-storage, TensorFlow's and TensorStore's cloud file systems",
         means="The object store failed or throttled a request, and the client gave up after its retries.",
         not_shown="Whether the object was written: list it before resuming from it.",
         matches=(
-            "botocore.exceptions.ClientError: An error occurred (SlowDown) when calling the PutObject operation (reached max retries: 4): Please reduce your request rate.",
-            "google.api_core.exceptions.ServiceUnavailable: 503 POST https://storage.googleapis.com/upload/storage/v1/b/x/o?uploadType=resumable",
-            "google.api_core.exceptions.TooManyRequests: 429 POST https://storage.googleapis.com/upload/storage/v1/b/x/o: The object x exceeded the rate limit for object mutation operations",
+            "botocore.exceptions.ClientError: An error occurred (SlowDown) when calling the PutObject operation (reached max "
+            "retries: 4): Please reduce your request rate.",
+            "google.api_core.exceptions.ServiceUnavailable: 503 POST "
+            "https://storage.googleapis.com/upload/storage/v1/b/x/o?uploadType=resumable",
+            "google.api_core.exceptions.TooManyRequests: 429 POST https://storage.googleapis.com/upload/storage/v1/b/x/o: The "
+            "object x exceeded the rate limit for object mutation operations",
             'botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "https://b.s3.amazonaws.com/ckpt"',
             "gcsfs.retry.HttpError: We encountered an internal error. Please try again., 503",
         ),
         rejects=(
-            Reject("google.api_core.exceptions.Forbidden: 403 POST https://storage.googleapis.com/upload/storage/v1/b/x/o", "access, not the service"),
+            Reject(
+                "google.api_core.exceptions.Forbidden: 403 POST https://storage.googleapis.com/upload/storage/v1/b/x/o",
+                "access, not the service",
+            ),
             Reject("google.api_core.exceptions.NotFound: 404 GET https://storage.googleapis.com/storage/v1/b/x/o/y", "a missing object"),
             Reject("503 GET https://storage.googleapis.com/b/o, retrying in 1.2 s", "the client tries again"),
         ),
@@ -948,14 +1105,24 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="transfer broken off",
-        cues=("Connection broken", "ChunkedEncodingError", "checksum mismatch while downloading", "Checksum mismatch while downloading", "DataCorruption"),
-        pattern=r"(?:ProtocolError|ChunkedEncodingError|ConnectionError)\b.{0,20}Connection broken|[Cc]hecksum mismatch while downloading|DataCorruption: ",
+        cues=(
+            "Connection broken",
+            "ChunkedEncodingError",
+            "checksum mismatch while downloading",
+            "Checksum mismatch while downloading",
+            "DataCorruption",
+        ),
+        pattern=(
+            r"(?:ProtocolError|ChunkedEncodingError|ConnectionError)\b.{0,20}Connection broken|[Cc]hecksum mismatch while "
+            r"downloading|DataCorruption: "
+        ),
         unless=r"(?i)retrying|trying to resume",
         prints="urllib3 and requests; google-resumable-media (DataCorruption)",
         means="A download or upload ended before all bytes had arrived.",
         not_shown="Which end broke it off.",
         matches=(
-            "urllib3.exceptions.ProtocolError: ('Connection broken: IncompleteRead(104857600 bytes read, 419430400 more expected)', IncompleteRead())",
+            "urllib3.exceptions.ProtocolError: ('Connection broken: IncompleteRead(104857600 bytes read, 419430400 more "
+            "expected)', IncompleteRead())",
             "requests.exceptions.ChunkedEncodingError: ('Connection broken: IncompleteRead(0 bytes read)', IncompleteRead(0 bytes read))",
             "google.resumable_media.common.DataCorruption: Checksum mismatch while downloading:",
         ),
@@ -972,7 +1139,10 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="lock of a file or database",
         cues=("could not be acquired", "database is locked", "No locks available", "[Errno 37]"),
-        pattern=r"(?:filelock\.\S*|\b)Timeout: The file lock '(?P<path>[^'\n]+)' could not be acquired|database is locked|\[Errno 37\]|No locks available",
+        pattern=(
+            r"(?:filelock\.\S*|\b)Timeout: The file lock '(?P<path>[^'\n]+)' could not be acquired|database is locked|\[Errno 37\]"
+            r"|No locks available"
+        ),
         prints="filelock (huggingface_hub, datasets, torch extensions), SQLite (Optuna, MLflow), NFS without a lock daemon",
         means="A lock that guards a file could not be taken: another process holds it, one that died left it, or the mount has no locks.",
         matches=(

@@ -371,7 +371,7 @@ SIGNATURES: tuple[Signature, ...] = (
         r"(?:Model weights|[Cc]heckpoint|[Ss]napshot) (?:was )?saved(?: at| to| in|:)?|saving model to|Saving model to|Finished saving checkpoint \(finalized tmp dir\) to|\[Torch\] Saved|"
         r"[Ss]uccessfully saved checkpoint (?:at|from) iteration\s{1,8}(?P<index>\d{1,9}) to|Checkpoint successfully created at:|Model checkpoint of size .{1,20} saved to|Finished saving the checkpoint|"
         r"Saved the checkpoint)"
-        r"(?: ?(?:at )?iteration\s{1,8}\d{1,9} to)?(?: Checkpoint\(filesystem=\w{1,20}, path=)?\s{0,4}(?:['\"`]?(?P<path>[\w./~:@%+=\\-]{0,400}[\w/]))?",
+        r"(?: ?(?:at )?iteration\s{1,8}\d{1,9} to)?(?: Checkpoint\(filesystem=\w{1,20}, path=)?\s{0,4}(?!\d{1,9}(?:\s|$))(?:['\"`]?(?P<path>[\w./~:@%+=\\-]{0,400}[\w/]))?",
         "Hugging Face Trainer and accelerate, Lightning, Megatron, DeepSpeed, fairseq, mmengine, torchtitan, torchtune, orbax, nanoGPT, Keras, Ray, kohya, scripts",
         "A checkpoint was written, or its writing began.",
         (
@@ -444,7 +444,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "oading checkpoint",
             "Loading pretrained weights from",
             ),
-        r"(?:Loading checkpoint from|[Ll]oading checkpoint|[Ll]oaded (?:model )?checkpoint(?: from)?:?|Load checkpoint from|Restor(?:ed all|ing) states from the checkpoint (?:path )?at|Restoring states from|Loaded model weights from the checkpoint at|"
+        r"(?:[Ll]oading checkpoint(?: from)?|[Ll]oaded (?:model )?checkpoint(?: from)?:?|Load checkpoint from|Restor(?:ed all|ing) states from the checkpoint (?:path )?at|Restoring states from|Loaded model weights from the checkpoint at|"
         r"Loading states from|successfully loaded checkpoint from|Loading the checkpoint from|[Rr]estor(?:ed|ing) (?:checkpoint )?(?:from|at)|Loads checkpoint by \w{1,20} backend from path:|"
         r"Restoring orbax checkpoint from|Restoring checkpoint from)"
         r"(?: step)?:? {0,3}['\"`]?(?=[^\s'\"]{0,300}[/.\\])(?P<path>[\w./~:@%+=\\-]{0,400}[\w/])",

@@ -12,7 +12,10 @@ from check_failed_run.catalogue.model import Change, Fix, Reject, Role, Signatur
 CLS = "nan-inf"
 
 ANOMALY = Fix(
-    action="Run a few steps from just before the first NaN[[ (step {step})]] with torch.autograd.set_detect_anomaly(True) (jax_debug_nans, tf.debugging.enable_check_numerics)",
+    action=(
+        "Run a few steps from just before the first NaN[[ (step {step})]] with torch.autograd.set_detect_anomaly(True) "
+        "(jax_debug_nans, tf.debugging.enable_check_numerics)"
+    ),
     change=Change.DIAGNOSE,
     impact="names the operation that makes the first NaN; about 2 to 5 times slower",
     validate="the run stops at an operation of the model within 50 steps",
@@ -57,7 +60,10 @@ EARLIER_CHECKPOINT = Fix(
     confidence=0.8,
 )
 GUARD_OP = Fix(
-    action="Guard the operation: eps inside sqrt, log and division, logsumexp or *_with_logits forms, clamp of exponents, no mean over an empty mask",
+    action=(
+        "Guard the operation: eps inside sqrt, log and division, logsumexp or *_with_logits forms, clamp of exponents, no mean "
+        "over an empty mask"
+    ),
     change=Change.CODE,
     impact="the value and its gradient stay finite at the edge case",
     validate="the same batch gives a finite loss and gradient, then 200 steps without NaN",
@@ -92,25 +98,63 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="loss not finite",
         ignore_case=True,
         cues=(
-            "loss is nan", "loss is inf", "loss is not finite", "loss was nan", "loss became", "loss has become", "loss turned", "loss went nan", "nan loss", "loss=nan, ",
-            "non-finite loss", "nonfinite loss", "loss is non-finite", "infinite or nan", "nan or inf", "nan/inf", "inf/nan", "nans in loss", "invalid loss, terminating",
-            "loss = nan", "nan detected", "nan encountered", "nan found in", "nans found in", "detected nan", "encountered nan", "found nan", "loss is nonfinite",
-            "not finite, stopping", "got nan", "nan in loss", "loss contains nan", "loss is infinite",
+            "loss is nan",
+            "loss is inf",
+            "loss is not finite",
+            "loss was nan",
+            "loss became",
+            "loss has become",
+            "loss turned",
+            "loss went nan",
+            "nan loss",
+            "loss=nan, ",
+            "non-finite loss",
+            "nonfinite loss",
+            "loss is non-finite",
+            "infinite or nan",
+            "nan or inf",
+            "nan/inf",
+            "inf/nan",
+            "nans in loss",
+            "invalid loss, terminating",
+            "loss = nan",
+            "nan detected",
+            "nan encountered",
+            "nan found in",
+            "nans found in",
+            "detected nan",
+            "encountered nan",
+            "found nan",
+            "loss is nonfinite",
+            "not finite, stopping",
+            "got nan",
+            "nan in loss",
+            "loss contains nan",
+            "loss is infinite",
         ),
         pattern=(
-            r"\bloss(?:es)? (?:is|was|are|became|becomes|has become|turned|went|=) ?:?(?:nan|inf|infinite|infinity|not finite|non-?finite)\b"
-            r"|\b(?:non-?finite|nan|nan/inf|inf/nan|infinite) (?:training |train )?loss\b(?! ?(?:filter|scale|check|guard|policy|s? ?= ?false))|\bloss contains (?:nan|inf)"
+            r"\bloss(?:es)? (?:is|was|are|became|becomes|has become|turned|went|=) ?:?(?:nan|inf|infinite|infinity|not finite"
+            r"|non-?finite)\b"
+            r"|\b(?:non-?finite|nan|nan/inf|inf/nan|infinite) (?:training |train )?loss\b(?! ?(?:filter|scale|check|guard|policy"
+            r"|s? ?= ?false))|\bloss contains (?:nan|inf)"
             r"|loss became infinite or nan at iteration ?= ?(?P<step>\d+)|invalid loss, terminating training|model diverged with loss = nan"
-            r"|(?:detected|encountered|found|got) (?:a )?nans?(?:[ /]|\b).{0,40}\b(?:loss|grad\w*|weights?|param\w*|outputs?|logits|activations?)\b"
-            r"|\bnans? (?:detected|encountered|found|is detected)\b.{0,40}\b(?:loss|grad\w*|weights?|param\w*|outputs?|logits|activations?|step|iteration|batch)\b"
+            r"|(?:detected|encountered|found|got) (?:a )?nans?(?:[ /]|\b).{0,40}\b(?:loss|grad\w*|weights?|param\w*|outputs?"
+            r"|logits|activations?)\b"
+            r"|\bnans? (?:detected|encountered|found|is detected)\b.{0,40}\b(?:loss|grad\w*|weights?|param\w*|outputs?|logits"
+            r"|activations?|step|iteration|batch)\b"
             r"|nans? in (?:the )?loss\b|loss\b.{0,40}\bnot finite, stopping|nan or inf (?:found|detected|encountered) in"
         ),
         # option listings, advice, checks that passed, evaluation of an unused metric
         unless=(
-            r"\bif (?:the |your )?(?:train\w* )?loss (?:is|becomes|was)|\bwhen (?:the )?loss|to avoid|may (?:cause|lead|produce)|could (?:cause|lead)|\bno nan|\b0 nan|number of nan"
-            r"|(?:terminate|check|skip|stop|detect|halt|raise|ignore|filter)\w*_?(?:on|for|in|_)_?nan\w*\s*[:=]|nan_?loss\w*\s*[:=]\s*(?:true|false|none|\d)|# .*nan"
+            r"\bif (?:the |your )?(?:train\w* )?loss (?:is|becomes|was)|\bwhen (?:the )?loss|to avoid|may (?:cause|lead|produce)"
+            r"|could (?:cause|lead)|\bno nan|\b0 nan|number of nan"
+            r"|(?:terminate|check|skip|stop|detect|halt|raise|ignore|filter)\w*_?(?:on|for|in|_)_?nan\w*\s*[:=]"
+            r"|nan_?loss\w*\s*[:=]\s*(?:true|false|none|\d)|# .*nan"
         ),
-        prints="training programs and trainers: torchvision and DETR references, detectron2, mmengine, Keras TerminateOnNaN, TensorFlow NanTensorHook, SpeechBrain",
+        prints=(
+            "training programs and trainers: torchvision and DETR references, detectron2, mmengine, Keras TerminateOnNaN, "
+            "TensorFlow NanTensorHook, SpeechBrain"
+        ),
         means="The program found its loss (or gradients, weights) to be NaN or infinite.",
         not_shown="Where the first NaN arose: the curve before it, the precision and the batch tell.",
         matches=(
@@ -145,8 +189,10 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="output not finite",
         cues=("contains NaN or Inf", "is not finite. Previous best value", "nan or infinite", "loss is nan or inf", "is nan or inf"),
         pattern=(
-            r"TerminateOnNan: .{0,200}contains NaN or Inf|Monitored metric (?P<metric>\S+) = (?P<value>\S+) is not finite\. Previous best value"
-            r"|[Tt]he loss returned in `?\w*training_step`? is (?:nan|inf|nan or inf)|(?:nan or infinite|is nan or inf)\b.{0,80}(?:loss|metric|grad|param|weights)"
+            r"TerminateOnNan: .{0,200}contains NaN or Inf|Monitored metric (?P<metric>\S+) = (?P<value>\S+) is not finite\. "
+            r"Previous best value"
+            r"|[Tt]he loss returned in `?\w*training_step`? is (?:nan|inf|nan or inf)|(?:nan or infinite|is nan or "
+            r"inf)\b.{0,80}(?:loss|metric|grad|param|weights)"
             r"|Detected nan and/or inf values in `(?P<key>[^`]+)`"
         ),
         prints="ignite.handlers.TerminateOnNan; Lightning EarlyStopping(check_finite) and detect_nan_parameters",
@@ -158,7 +204,10 @@ SIGNATURES: tuple[Signature, ...] = (
             "ValueError: The loss returned in `training_step` is nan or inf.",
         ),
         rejects=(
-            Reject("Monitored metric val_loss did not improve in the last 5 records. Best score: 0.412. Signaling Trainer to stop.", "ordinary early stopping"),
+            Reject(
+                "Monitored metric val_loss did not improve in the last 5 records. Best score: 0.412. Signaling Trainer to stop.",
+                "ordinary early stopping",
+            ),
             Reject("EarlyStopping(check_finite=True, monitor=val_loss)", "a setting"),
         ),
         fixes=(ANOMALY, CHECK_INPUT, LOWER_LR, EARLIER_CHECKPOINT),
@@ -182,8 +231,15 @@ SIGNATURES: tuple[Signature, ...] = (
             "RuntimeError: Function MulBackward0 returned nan values in its 1th output.",
         ),
         rejects=(
-            Reject("UserWarning: Error detected in LogBackward0. Traceback of forward call that caused the error:", "the trace that comes with it"),
-            Reject("RuntimeError: Function AddBackward0 returned an invalid gradient at index 0 - got [4] but expected shape compatible with [8]", "shapes"),
+            Reject(
+                "UserWarning: Error detected in LogBackward0. Traceback of forward call that caused the error:",
+                "the trace that comes with it",
+            ),
+            Reject(
+                "RuntimeError: Function AddBackward0 returned an invalid gradient at index 0 - got [4] but expected shape "
+                "compatible with [8]",
+                "shapes",
+            ),
         ),
         fixes=(GUARD_OP, CHECK_INPUT, LOWER_LR),
         specificity=3,
@@ -214,17 +270,27 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="loss scale at its minimum",
-        cues=("Minimum loss scale reached", "loss scale already at minimum", "inimum loss scale reached", "loss scale reached minimum", "consecutive overflow", "caused non-finite gradients"),
+        cues=(
+            "Minimum loss scale reached",
+            "loss scale already at minimum",
+            "inimum loss scale reached",
+            "loss scale reached minimum",
+            "consecutive overflow",
+            "caused non-finite gradients",
+        ),
         pattern=(
             r"[Mm]inimum loss scale reached(?: \((?P<value>[\d.e-]+)\))?|[Ll]oss scale already at minimum|loss scale reached minimum"
             r"|(?P<count>\d+) consecutive overflows?|loss scal\w+ caused non-finite gradients"
         ),
         unless=r"min_loss_scale\s*[:=]",
         prints="fairseq dynamic_loss_scaler (FloatingPointError), deepspeed fp16 loss_scaler, apex and Megatron grad scalers",
-        means="Every gradient overflowed in half precision however far the loss scale was lowered: the loss or the activations are exploding.",
+        means=(
+            "Every gradient overflowed in half precision however far the loss scale was lowered: the loss or the activations are exploding."
+        ),
         not_shown="Whether the loss diverged first (see its curve) or a part of the model can't run in fp16.",
         matches=(
-            "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering the learning rate, using gradient clipping",
+            "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering the learning "
+            "rate, using gradient clipping",
             "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
             "RuntimeError: 50 consecutive overflows, stopping",
         ),
@@ -243,11 +309,20 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CONTEXT,
         kind="step skipped by dynamic loss scaling",
         ignore_case=True,
-        cues=("overflow! rank", "gradient overflow", "grad overflow", "skipping step", "inf/nan gradients", "found_inf", "overflow detected"),
+        cues=(
+            "overflow! rank",
+            "gradient overflow",
+            "grad overflow",
+            "skipping step",
+            "inf/nan gradients",
+            "found_inf",
+            "overflow detected",
+        ),
         pattern=(
             r"OVERFLOW! Rank (?P<rank>-?\d+) Skipping step\. Attempted loss scale: (?P<old>[\d.e+]+)(?:, reducing to (?P<value>[\d.e+-]+))?"
             r"|gradient overflow detected, (?:ignoring gradient|skipping step)?,? ?(?:setting loss scale to: (?P<scale>[\d.e+-]+))?"
-            r"|grad(?:ient)? overflow[.,:]?\s+(?:skipping (?:step|update)|scale)|overflow detected\b.{0,40}skip|skipping step[, ].{0,40}(?:loss scale|reducing)"
+            r"|grad(?:ient)? overflow[.,:]?\s+(?:skipping (?:step|update)|scale)|overflow detected\b.{0,40}skip|skipping step[, "
+            r"].{0,40}(?:loss scale|reducing)"
         ),
         prints="deepspeed loss_scaler.update_scale, fairseq trainer, apex amp handle, training loops with GradScaler",
         means="A gradient overflowed in half precision, so the step was skipped and the loss scale halved.",
@@ -273,21 +348,48 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="gradients or parameters not finite",
         cues=(
-            "found NaN in local", "found Inf in local", "Unexpected result nan", "Unexpected result inf", "patience is exhausted", "Parameter is not finite", "arameter is not finite",
-            "he total norm of order", "grad norm is nan", "grad_norm is nan", "gradient norm is nan", "gradients are nan", "non-finite gradient", "Non-finite gradient", "onfinite gradient",
-            "are non-finite", "is non-finite", "nan gradients", "NaN gradients", "NaN/Inf gradients", "radients contain nan", "radients contain NaN", "weights contain NaN", "weights are NaN",
+            "found NaN in local",
+            "found Inf in local",
+            "Unexpected result nan",
+            "Unexpected result inf",
+            "patience is exhausted",
+            "Parameter is not finite",
+            "arameter is not finite",
+            "he total norm of order",
+            "grad norm is nan",
+            "grad_norm is nan",
+            "gradient norm is nan",
+            "gradients are nan",
+            "non-finite gradient",
+            "Non-finite gradient",
+            "onfinite gradient",
+            "are non-finite",
+            "is non-finite",
+            "nan gradients",
+            "NaN gradients",
+            "NaN/Inf gradients",
+            "radients contain nan",
+            "radients contain NaN",
+            "weights contain NaN",
+            "weights are NaN",
         ),
         pattern=(
-            r"found (?:NaN|Inf) in local (?P<key>[\w ]+?) for bucket|Unexpected result (?P<value>nan|inf)\b.{0,80}|Loss is not finite and patience is exhausted"
+            r"found (?:NaN|Inf) in local (?P<key>[\w ]+?) for bucket|Unexpected result (?P<value>nan|inf)\b.{0,80}|Loss is not "
+            r"finite and patience is exhausted"
             r"|[Pp]arameter is not finite|The total norm of order \S+ for (?:a )?gradients from `?parameters`? is non-finite"
-            r"|(?i:grad(?:ient)?[ _]norm is (?:nan|inf|not finite)|(?:non-?finite|nan|nan/inf) gradients? (?:found|detected|encountered|at|in|for)|gradients (?:are|contain) (?:nan|inf|non-?finite)"
+            r"|(?i:grad(?:ient)?[ _]norm is (?:nan|inf|not finite)|(?:non-?finite|nan|nan/inf) gradients? (?:found|detected"
+            r"|encountered|at|in|for)|gradients (?:are|contain) (?:nan|inf|non-?finite)"
             r"|(?:weights|parameters) (?:are|contain) (?:nan|inf|non-?finite))"
         ),
-        prints="Megatron (check_for_nan_in_grad, rerun state machine), SpeechBrain core.check_gradients, torch.nn.utils.clip_grad_norm_(error_if_nonfinite)",
+        prints=(
+            "Megatron (check_for_nan_in_grad, rerun state machine), SpeechBrain core.check_gradients, "
+            "torch.nn.utils.clip_grad_norm_(error_if_nonfinite)"
+        ),
         means="Gradients or parameters are NaN or infinite; the trainer's guard says so.",
         not_shown="Whether the loss or the hardware (Megatron's rerun machine tells) made the first one.",
         matches=(
-            "AssertionError: Rank 5: found NaN in local grad norm for bucket #0 in backward pass before data-parallel communication collective",
+            "AssertionError: Rank 5: found NaN in local grad norm for bucket #0 in backward pass before data-parallel "
+            "communication collective",
             "RuntimeError: Unexpected result nan (message='found NaN in local forward loss calculation')",
             "ValueError: Loss is not finite and patience is exhausted. To debug, wrap `fit()` with autograd's `detect_anomaly()`, e.g.",
             "speechbrain.core - WARNING - Parameter is not finite: Parameter containing:",
@@ -307,9 +409,18 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="NaN from a named operation",
-        cues=("invalid value (nan) encountered", "invalid value (inf) encountered", "Tensor had NaN", "Tensor had Inf", "had NaN and Inf", "CheckNumerics", "heck numerics"),
+        cues=(
+            "invalid value (nan) encountered",
+            "invalid value (inf) encountered",
+            "Tensor had NaN",
+            "Tensor had Inf",
+            "had NaN and Inf",
+            "CheckNumerics",
+            "heck numerics",
+        ),
         pattern=(
-            r"FloatingPointError: invalid value \((?P<value>nan|inf)\) encountered in (?P<op>[\w. ()-]+)|Tensor had (?P<kind>-?Inf|\+?Inf|NaN|NaN and Inf|Inf and NaN)\b"
+            r"FloatingPointError: invalid value \((?P<value>nan|inf)\) encountered in (?P<op>[\w. ()-]+)|Tensor had (?P<kind>-?Inf"
+            r"|\+?Inf|NaN|NaN and Inf|Inf and NaN)\b"
             r"|[Dd]etected Infinity or NaN in output (?P<key>\d+) of (?:eager|graph) op .(?P<op2>\w+)"
         ),
         prints="JAX with jax_debug_nans or jax_debug_infs; TensorFlow CheckNumerics and tf.debugging.enable_check_numerics",
@@ -337,7 +448,10 @@ SIGNATURES: tuple[Signature, ...] = (
         cues=("probability tensor contains either",),
         pattern=r"probability tensor contains either `?inf`?, `?nan`? or element < 0",
         prints="torch.multinomial: a RuntimeError on CPU, a device-side assert on CUDA",
-        means="The model gave NaN or infinite logits, so no token can be sampled; the CUDA assert only reports what the last update (or fp16) made.",
+        means=(
+            "The model gave NaN or infinite logits, so no token can be sampled; the CUDA assert only reports what the last "
+            "update (or fp16) made."
+        ),
         not_shown="When the weights became NaN: see loss and grad_norm in the steps before.",
         matches=(
             "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
@@ -359,14 +473,19 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CAUSE,
         kind="NaN parameters of a distribution",
         cues=("to satisfy the constraint", "The parameter logits has invalid values", "has invalid values"),
-        pattern=r"Expected (?:parameter|value) (?P<key>\w+).{0,600}to satisfy the constraint|The (?:parameter|value argument) (?P<key2>\w+).{0,40} has invalid values",
+        pattern=(
+            r"Expected (?:parameter|value) (?P<key>\w+).{0,600}to satisfy the constraint|The (?:parameter|value argument) "
+            r"(?P<key2>\w+).{0,40} has invalid values"
+        ),
         prints="torch.distributions.Distribution.__init__ (validate_args); PPO and SAC policies, VAEs",
         means="A distribution was built from values outside their range: after an update this is mostly NaN from the network.",
         not_shown="Whether the values are NaN or merely negative (a scale without softplus or exp): the tensor printed below tells.",
         matches=(
-            "ValueError: Expected parameter logits (Tensor of shape (64, 4)) of distribution Categorical(logits: torch.Size([64, 4])) to satisfy the "
+            "ValueError: Expected parameter logits (Tensor of shape (64, 4)) of distribution Categorical(logits: torch.Size([64, "
+            "4])) to satisfy the "
             "constraint IndependentConstraint(Real(), 1), but found invalid values:",
-            "ValueError: Expected parameter loc (Tensor of shape (1, 6)) of distribution Normal(loc: torch.Size([1, 6]), scale: torch.Size([1, 6])) to satisfy the constraint Real(), but found invalid values:",
+            "ValueError: Expected parameter loc (Tensor of shape (1, 6)) of distribution Normal(loc: torch.Size([1, 6]), scale: "
+            "torch.Size([1, 6])) to satisfy the constraint Real(), but found invalid values:",
             "ValueError: The parameter logits has invalid values",
         ),
         rejects=(
@@ -382,8 +501,17 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="floating-point warning",
-        cues=("RuntimeWarning: divide by zero", "RuntimeWarning: invalid value", "RuntimeWarning: overflow", "RuntimeWarning: Mean of empty slice", "RuntimeWarning: Degrees of freedom"),
-        pattern=r"RuntimeWarning: (?P<kind>divide by zero|invalid value|overflow) encountered in (?P<op>\w+)|RuntimeWarning: (?:Mean of empty slice|Degrees of freedom)",
+        cues=(
+            "RuntimeWarning: divide by zero",
+            "RuntimeWarning: invalid value",
+            "RuntimeWarning: overflow",
+            "RuntimeWarning: Mean of empty slice",
+            "RuntimeWarning: Degrees of freedom",
+        ),
+        pattern=(
+            r"RuntimeWarning: (?P<kind>divide by zero|invalid value|overflow) encountered in (?P<op>\w+)|RuntimeWarning: (?:Mean "
+            r"of empty slice|Degrees of freedom)"
+        ),
         prints="numpy, scipy, pandas in preprocessing, losses and metrics",
         means="A numpy operation gave infinity or NaN at this place; if it feeds the model, a NaN loss follows.",
         not_shown="Whether the value is used.",
@@ -422,11 +550,28 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="metric line with a loss that is not finite",
         ignore_case=True,
         cues=(
-            " nan", "=nan", ":nan", ":-nan", "=-nan", "nanxxx", "loss: inf", "loss: -inf", "loss=inf", "loss=-inf", "loss inf", "loss -inf", "loss:inf", ": inf,", ": inf}", ": infinity", ":inf",
+            " nan",
+            "=nan",
+            ":nan",
+            ":-nan",
+            "=-nan",
+            "nanxxx",
+            "loss: inf",
+            "loss: -inf",
+            "loss=inf",
+            "loss=-inf",
+            "loss inf",
+            "loss -inf",
+            "loss:inf",
+            ": inf,",
+            ": inf}",
+            ": infinity",
+            ":inf",
         ),
         pattern=(
             # the second branch: objectives that tree libraries print as <set>-<metric>:<value> or <set>'s <metric>: <value>
-            r"(?<![\w])(?P<name>(?:\w+[ /.])?\w*loss|(?:train|learn|valid\w*|eval|test|dev)\w*(?:-|'s )(?:mae|rmse|mse|logloss|mlogloss|l1|l2|error|merror|rmsle|poisson-nloglik|\w*deviance)|learn)"
+            r"(?<![\w])(?P<name>(?:\w+[ /.])?\w*loss|(?:train|learn|valid\w*|eval|test|dev)\w*(?:-|'s )(?:mae|rmse|mse|logloss"
+            r"|mlogloss|l1|l2|error|merror|rmsle|poisson-nloglik|\w*deviance)|learn)"
             r"['\"]?\s{0,8}[:=]?\s{0,8}['\"]?(?P<value>-?nan(?:xxx|\.0)?|[-+]?inf(?:inity)?)(?![\w.]|\.\d)"
         ),
         prints="every trainer's metric lines: loss: nan, 'loss': nan, loss=nan, \"loss\": NaN, lm loss: nan, train-mae:nan, loss: nanxxx",
@@ -449,19 +594,52 @@ SIGNATURES: tuple[Signature, ...] = (
             Reject("WARNING churn: metric pearson_r_segment_9 = nan (no rows in segment, not used)", "an unused metric"),
             Reject("{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 9.0e-05}", "the gradient, not the loss (judged by the curve)"),
             Reject("[LightGBM] [Warning] No further splits with positive gain, best gain: -inf", "not a loss"),
-            Reject("best val loss: inf -> 0.52" if False else "loss: info level logging on", "a word"),
+            Reject("loss: info level logging on", "a word"),
         ),
         fixes=(EARLIER_CHECKPOINT, CHECK_INPUT, LOWER_LR, BF16),
+        specificity=1,
+    ),
+    Signature(
+        id="nan-inf/grad-norm-nan-line",
+        cls=CLS,
+        role=Role.CONTEXT,
+        kind="metric line with a gradient norm that is not finite",
+        ignore_case=True,
+        cues=(" nan", "=nan", ":nan", "norm: inf", "norm=inf", "norm inf", ": inf,"),
+        pattern=(
+            r"(?<![\w])(?P<name>grad(?:ient)?[ _]?norm|gnorm)['\"]?\s{0,8}[:=]?\s{0,8}['\"]?(?P<value>nan|[-+]?inf(?:inity)?)(?![\w.])"
+        ),
+        prints=(
+            "every trainer's metric lines; where the loss is hidden (Hugging Face's filter prints 0.0, Megatron drops the field) "
+            "only this one tells"
+        ),
+        means="The gradient norm is NaN or infinite on this line; whether it stays so, the curve shows.",
+        not_shown="A fault, where it is a single step or the start of dynamic loss scaling.",
+        matches=(
+            "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 9.04e-05, 'epoch': 0.3}",
+            " iteration  700/ 6000 | loss scale: 1.0 | grad norm: nan | number of skipped iterations:   0 |",
+            "epoch 0 step 5 loss 1.3796 grad_norm inf lr 0.001",
+        ),
+        rejects=(
+            Reject("{'loss': nan, 'grad_norm': 1.2}", "the loss, which has its own signature"),
+            Reject("grad_norm: 0.559", "finite"),
+        ),
         specificity=1,
     ),
 )
 
 TREND_MEANS: dict[str, str] = {
-    "trend/nan-early": "The loss is NaN or infinite within the first 100 steps: precision, initialisation, input or the loss function itself, rather than slow drift.",
+    "trend/nan-early": "The loss is NaN or infinite within the first 100 steps: precision, initialisation, input or the loss function itself, "
+    "rather than slow drift.",
     "trend/nan-after-stable": "The loss was finite and stable, then became NaN or infinite and stayed so.",
-    "trend/nan-after-resume": "The loss became NaN within a few steps after a resume, so the restored state (optimizer, scaler, precision) is suspect.",
-    "trend/nan-eval-only": "The training loss stays finite while the evaluation loss is NaN: evaluation data, its precision or an empty evaluation batch.",
-    "trend/nan-hidden-zero": "The loss is printed as 0.0 while grad_norm is NaN: the trainer's NaN filter hides a NaN loss, this is no convergence.",
+    "trend/nan-after-resume": (
+        "The loss became NaN within a few steps after a resume, so the restored state (optimizer, scaler, precision) is suspect."
+    ),
+    "trend/nan-eval-only": "The training loss stays finite while the evaluation loss is NaN: evaluation data, its precision or an empty evaluation "
+    "batch.",
+    "trend/nan-hidden-zero": (
+        "The loss is printed as 0.0 while grad_norm is NaN: the trainer's NaN filter hides a NaN loss, this is no convergence."
+    ),
     "trend/loss-scale-collapse": "The loss scale fell step after step to its minimum: every gradient overflows in half precision.",
 }
 
@@ -475,7 +653,10 @@ TREND_FIXES: dict[str, tuple[Fix, ...]] = {
     "trend/nan-after-stable": (EARLIER_CHECKPOINT, LOWER_LR, CLIP, CHECK_INPUT),
     "trend/nan-after-resume": (
         Fix(
-            action="Check that optimizer, scheduler and scaler state were restored with the weights, and that precision and learning rate are those of the first run",
+            action=(
+                "Check that optimizer, scheduler and scaler state were restored with the weights, and that precision and "
+                "learning rate are those of the first run"
+            ),
             change=Change.DIAGNOSE,
             impact="tells a lost optimizer state from a damaged checkpoint",
             validate="step count, learning rate and loss scale after the resume continue those before it",
@@ -488,7 +669,10 @@ TREND_FIXES: dict[str, tuple[Fix, ...]] = {
     ),
     "trend/nan-eval-only": (
         Fix(
-            action="Find the evaluation batch that gives NaN: empty or all-masked targets, values not seen in training, fp16 overflow without the loss scaler",
+            action=(
+                "Find the evaluation batch that gives NaN: empty or all-masked targets, values not seen in training, fp16 "
+                "overflow without the loss scaler"
+            ),
             change=Change.DIAGNOSE,
             impact="names the sample or the precision at fault; training itself is sound",
             validate="the evaluation without that batch, or in fp32, is finite",

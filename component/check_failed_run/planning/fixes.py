@@ -19,6 +19,8 @@ from check_failed_run.record import RunRecord
 MIN_FIXES, MAX_FIXES, MAX_COMMANDS = 2, 5, 4
 DECISIVE = 0.35  # below this confidence nothing is done on the strength of the diagnosis alone
 DEFAULT_WEIGHT = 0.6  # a class's default applies less surely than a signature's own fix
+# Where the log's last "saved" line proves nothing: the save itself failed, or what was saved may be spoilt.
+DOUBTFUL_SAVES = frozenset({"io-checkpoint", "nan-inf", "optimization-divergence", "evaluation-mismatch"})
 RAW_VALUES = frozenset(
     {"command", "resume_command", "command_batch_half", "command_lr_tenth", "command_lr_half", "command_no_workers"}
     | {"command_blocking", "command_nccl_debug", "command_faulthandler", "accumulation_flag"}
@@ -103,7 +105,7 @@ def plan(diagnosis: Diagnosis, record: RunRecord) -> Plan:
     cause = diagnosis.primary
     if cause is None and diagnosis.decided and diagnosis.status in ("healthy", "recovered", "running"):
         return Plan("GO", "stop", reason="There is nothing to recover.")
-    if cause is None or not diagnosis.decided:
+    if cause is None or not diagnosis.decided or cause.cls not in CLASS_INFO:
         fixes = _unknown_fixes(diagnosis, values)
         result = Plan("NO-GO", "stop", fixes, reason="The evidence does not decide between causes.")
         result.findings = _findings(diagnosis, None, fixes)
@@ -112,7 +114,7 @@ def plan(diagnosis: Diagnosis, record: RunRecord) -> Plan:
 
     retry = policy.retry_verdict(cause.cls, cause.signature, cause.kind)
     fixes = _choose(diagnosis, record, cause, retry, values)
-    recovering = next((fix for fix in fixes if fix.change not in policy.READ_ONLY), None)
+    recovering = next((fix for fix in fixes if _recovers(fix, cause, retry, values)), None)
     if diagnosis.status in ("recovered", "healthy"):
         decision, reason, retry = "GO", "The run recovered; there is nothing to recover.", "stop"
     elif diagnosis.confidence < DECISIVE:
@@ -174,40 +176,49 @@ def _choose(diagnosis: Diagnosis, record: RunRecord, cause: Cause, retry: Retry,
         if origin == "class":
             score *= DEFAULT_WEIGHT
         # The catalogue lists its fixes best first; its order breaks near ties.
-        score -= 0.05 * own_order.get(id(fix), 0)
+        score -= 0.08 * own_order.get(id(fix), 0)
         if fix.change is Change.RESTART and retry in ("change-first", "stop"):
             score *= 0.3  # the same command would only fail again
-        if fix.change is Change.USE_CHECKPOINT and retry == "change-first" and not _checkpoint_is_the_fault(cause, origin):
+        if fix.change is Change.USE_CHECKPOINT and retry == "change-first" and not _checkpoint_is_the_fault(cause):
             score *= 0.3
         return score
 
     ordered = sorted(candidates, key=worth, reverse=True)  # stable: equal ones keep the catalogue's order
-    wanted = max(MIN_FIXES, min(MAX_FIXES, len(own) + (candidates[0][1] == "transient")))
+    transient = any(origin == "transient" for _, origin in candidates)
     planned: list[PlannedFix] = []
-    seen: set[str] = set()
-    transient = candidates[0][1] == "transient"
-    for fix, origin in ordered:
-        if none_whole and fix.change in (Change.USE_CHECKPOINT, Change.RESTART) and "checkpoint" in fix.action.lower():
+    heads: set[str] = set()
+    # A class's defaults only fill up, behind what is known about the very cause.
+    for fix, origin in [item for item in ordered if item[1] != "class"] + [item for item in ordered if item[1] == "class"]:
+        about_checkpoint = fix.change in (Change.USE_CHECKPOINT, Change.RESTART) and "checkpoint" in fix.action.lower()
+        if about_checkpoint and (none_whole or (transient and origin != "transient")):
+            continue  # there is none to go on from; or it is said already
+        if origin == "class":
+            recovers = any(known.change not in policy.READ_ONLY for known in planned)
+            if len(planned) >= (MIN_FIXES if own and recovers else 3):
+                continue
+        head = " ".join(re.findall(r"\w+", fix.action.lower())[:4])
+        if head in heads:
             continue
-        if transient and origin != "transient" and fix.change in (Change.RESTART, Change.USE_CHECKPOINT) and "checkpoint" in fix.action.lower():
-            continue  # said already
-        if origin == "class" and len(planned) >= max(wanted, 3):
-            continue
-        filled = _fill_fix(fix, values, diagnosis.confidence, origin)
-        key = re.sub(r"\W+", " ", filled.action.lower()).strip()
-        if key in seen:
-            continue
-        seen.add(key)
-        planned.append(filled)
+        heads.add(head)
+        planned.append(_fill_fix(fix, values, diagnosis.confidence, origin))
     return planned[:MAX_FIXES]
 
 
-def _checkpoint_is_the_fault(cause: Cause, origin: str) -> bool:
+def _recovers(fix: PlannedFix, cause: Cause, retry: Retry, values: dict[str, str]) -> bool:
+    """Whether this step, taken alone, gets the run going again."""
+    if fix.change is Change.RESTART:
+        return retry in ("retry", "retry-elsewhere")
+    if fix.change is Change.USE_CHECKPOINT:
+        return "checkpoint" in values and (retry in ("retry", "retry-elsewhere") or _checkpoint_is_the_fault(cause))
+    return fix.change not in policy.READ_ONLY
+
+
+def _checkpoint_is_the_fault(cause: Cause) -> bool:
     """Whether pointing at another checkpoint is itself the repair: a load failed on a broken file."""
-    if cause.cls != "io-checkpoint":
+    if cause.cls != "io-checkpoint" or cause.phase == "checkpoint-save":
         return False
     broken = re.search(r"corrupt|truncat|incomplete|partial|unfinished|damaged|invalid archive", f"{cause.signature} {cause.kind}".lower())
-    return origin != "class" or cause.phase == "checkpoint-load" or bool(broken and cause.phase != "checkpoint-save")
+    return cause.phase == "checkpoint-load" or bool(broken)
 
 
 def _unknown_fixes(diagnosis: Diagnosis, values: dict[str, str]) -> list[PlannedFix]:
@@ -325,6 +336,8 @@ def template_values(diagnosis: Diagnosis, record: RunRecord) -> dict[str, str]:
         values.pop("checkpoint", None)
     elif checkpoint is not None:
         values["checkpoint"] = checkpoint
+    elif "checkpoint" not in values and cause is not None and cause.cls not in DOUBTFUL_SAVES and "checkpoint_printed" in values:
+        values["checkpoint"] = values["checkpoint_printed"]
     if "log" not in values and record.logs:
         put({"log": record.logs[0].name})
     for name, aliases in _ALIASES.items():
@@ -413,13 +426,14 @@ def _sentence(text: str) -> str:
 
 # --- templates
 
-_OPTIONAL = re.compile(r"\[\[(?!:)(.*?)\]\]", re.DOTALL)  # "[[:" is a POSIX class in a grep pattern
+_OPTIONAL = re.compile(r"( ?)\[\[(?!:[a-z]+:\])(.*?)\]\]", re.DOTALL)  # but "[[:space:]]" in a grep pattern
 _NAME = re.compile(r"(?<!\$)\{([a-z_][a-z0-9_]*)\}")
 
 
 def _resolve_optional(template: str, values: dict[str, str]) -> str:
     def choose(found: re.Match[str]) -> str:
-        return found.group(1) if all(name in values for name in _NAME.findall(found.group(1))) else ""
+        space, part = found.groups()
+        return space + part if all(name in values for name in _NAME.findall(part)) else ""
 
     return _OPTIONAL.sub(choose, template)
 
@@ -455,18 +469,35 @@ def fill_command(template: str, values: dict[str, str]) -> str | None:
         if name in RAW_VALUES:
             if quote:
                 return None
-            out.append(text)
+            out.append(_without_variables(text, re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", "".join(out))))
             continue
         if name in PATH_VALUES and text.startswith("-"):
             text = "./" + text
         if quote == "'":
             out.append(text.replace("'", "'\"'\"'"))
         elif quote == '"':
-            out.append(re.sub(r'([\\"$`])', r"\\\1", text))
+            out.append('"' + shlex.quote(text) + '"')  # out of the quotes and in again
         else:
             out.append(shlex.quote(text))
     out.append(template[at:])
-    return "".join(out).strip() or None
+    # A part that lost its only argument would wait for the keyboard.
+    parts = re.split(r"(\s*(?:&&|;)\s+)", "".join(out).strip())
+    kept = [(parts[n - 1] if n else "", parts[n]) for n in range(0, len(parts), 2) if not _WAITS.match(parts[n])]
+    return "".join((joint if n else "") + part for n, (joint, part) in enumerate(kept)).strip() or None
+
+
+_WAITS = re.compile(r"(?:sha256sum|sha1sum|md5sum|cat|zcat|stat|file|head|tail|wc|unzip|tar)(?: -[\w-]+)*$")
+
+
+def _without_variables(command: str, names: list[str]) -> str:
+    """``command`` without its own leading assignments of ``names``: in a shell the last assignment would win."""
+    words = shlex.split(command) if names else []
+    keep = 0
+    while keep < len(words) and re.match(r"[A-Za-z_]\w*=", words[keep]):
+        keep += 1
+    if not any(word.partition("=")[0] in names for word in words[:keep]):
+        return command
+    return commands.join([word for word in words[:keep] if word.partition("=")[0] not in names] + words[keep:])
 
 
 def _quote_state(text: str, quote: str) -> str:
@@ -490,6 +521,11 @@ _COMMAND_WORDS = frozenset(
 
 
 def is_command(text: str) -> bool:
-    """Whether ``how`` of a missing artifact is a command rather than a sentence."""
+    """Whether ``how`` of a missing artifact is an exact command: no sentence, no remark behind it, no placeholder in it."""
     first = text.strip().split(" ", 1)[0].rsplit("/", 1)[-1]
-    return "\n" not in text and first in _COMMAND_WORDS
+    if first not in _COMMAND_WORDS or _CONTROL.search(text) or re.search(r"<[\w .-]+>|\b[A-Z]+_[A-Z]+\b(?!=)| \((?!\))", text):
+        return False
+    try:
+        return bool(shlex.split(text))
+    except ValueError:
+        return False

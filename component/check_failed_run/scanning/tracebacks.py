@@ -159,9 +159,9 @@ def _streams(lines: Sequence[LogLine]) -> list[_Stream]:
             header = header and _HEADER.search(text)
         if label_left:
             label_left -= 1
-        if key == bare and last_key != bare and follows and not header:
-            if _FRAME.match(text) or (text[:1].isspace() and not bare_open) or _sure_exception(text):
-                key = last_key
+        may_follow = key == bare and last_key != bare and follows and not header
+        if may_follow and (_FRAME.match(text) or (text[:1].isspace() and not bare_open) or _sure_exception(text)):
+            key = last_key
         if key == bare:
             if header:
                 bare_open = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import glob
-import gzip
 import io
 import json
 import lzma
@@ -16,6 +15,7 @@ import os
 import re
 import stat
 import sys
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ MAX_CONFIG = 2 << 20  # bytes of a configuration that are read
 MAX_DEPTH = 8
 LOG_SUFFIXES = {".log", ".out", ".err", ".txt", ".jsonl", ".ndjson", ".csv", ".stdout", ".stderr"}
 CONFIG_SUFFIXES = {".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"}
-PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+PACKED = (".gz", ".bz2", ".xz")
 _NEVER = re.compile(r"(?i)\.(?:py|pyc|sh|ipynb|md|rst|html?|css|js|png|jpe?g|gif|pdf|svg|zip|tar|tgz|whl|so|pt|pth|bin|ckpt|safetensors|npy|npz|parquet|arrow|h5|hdf5|keras|pkl|pickle|db|sqlite|tfevents\S*|lock|model|onnx)$")
 
 
@@ -57,6 +57,20 @@ def collect(inputs: Iterable[str], record: RunRecord, *, last: int | None = None
         if record.configs and not reasons:
             reasons = "only configuration files were named"
         raise InputError(f"no log to read ({reasons or 'nothing was found'}). Name a log file, a folder that holds one, or - for standard input.")
+
+
+def shorten_names(record: RunRecord) -> None:
+    """Show logs by the part of their path that tells them apart: a quote reads ``train.log:12``, not a whole path."""
+    files = [log for log in record.logs if "/" in log.name and "://" not in log.name]
+    if not files:
+        return
+    common = os.path.dirname(files[0].name) if len(files) == 1 else os.path.commonpath([os.path.dirname(log.name) or "." for log in files])
+    taken = {log.name for log in record.logs if log not in files}
+    for log in files:
+        short = os.path.relpath(log.name, common) if common else log.name
+        if short not in taken:
+            log.name = short
+            taken.add(short)
 
 
 def add_text(name: str, text: str, record: RunRecord) -> None:
@@ -127,7 +141,7 @@ def _add_file(path: Path, name: str, record: RunRecord, last: int | None, *, nam
             return
         with _open(path) as stream:
             head = _read_head(stream, 1 << 16)
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError) as error:
+    except EOFError as error:
         record.skipped.append(SkippedInput(name, f"cannot be decompressed: {error}"))
         return
     except OSError as error:
@@ -161,7 +175,7 @@ def _add_stream(stream: Any, name: str, record: RunRecord, last: int | None) -> 
         return
     kind = sniff(head, name)
     if kind == "binary" and head[:2] == b"\x1f\x8b":
-        stream, head = gzip.GzipFile(fileobj=_Joined(head, stream)), b""
+        stream, head = _Unpacked(_Joined(head, stream), ".gz"), b""
     elif kind in ("binary", "blank"):
         record.skipped.append(SkippedInput(name, "binary input, not a log" if kind == "binary" else "holds only white space"))
         return
@@ -170,28 +184,26 @@ def _add_stream(stream: Any, name: str, record: RunRecord, last: int | None) -> 
     record.logs.append(LogSource(name, opener, None, seekable=False))
 
 
-def _open(path: Path):
-    opener = PACKED.get(path.suffix.lower())
-    return opener(path, "rb") if opener else open(path, "rb")
+def _open(path: Path) -> Any:
+    stream = open(path, "rb", buffering=0)
+    suffix = path.suffix.lower()
+    return _Unpacked(stream, suffix) if suffix in PACKED else stream
 
 
 def _read_head(stream: Any, size: int) -> bytes:
-    try:
-        return stream.read(size)
-    except EOFError:  # truncated archive: what can be read is read later
-        stream.seek(0)
-        head = b""
-        while len(head) < size:
-            try:
-                piece = stream.read1(4096) if hasattr(stream, "read1") else stream.read(1)
-            except EOFError:
+    """Up to ``size`` bytes; what a truncated archive still gives, if anything."""
+    head = b""
+    while len(head) < size:
+        try:
+            piece = stream.read(size - len(head))
+        except EOFError:
+            if head:
                 break
-            if not piece:
-                break
-            head += piece
-        if not head:
             raise
-        return head
+        if not piece:
+            break
+        head += piece
+    return head
 
 
 def _source(path: Path, name: str, size: int | None, head: bytes, last: int | None) -> LogSource:
@@ -345,6 +357,49 @@ class _Joined(io.RawIOBase):
         if hasattr(self._stream, "readinto1"):
             return self._stream.readinto1(buffer)
         return self._stream.readinto(buffer) or 0
+
+
+class _Unpacked(io.RawIOBase):
+    """A gzip, bzip2 or xz stream, piece by piece.
+
+    Unlike the readers of the standard library's file classes it hands out everything that a truncated
+    archive still holds before it raises EOFError.
+    """
+
+    def __init__(self, stream: Any, suffix: str):
+        self._stream = stream
+        self._new = {".gz": lambda: zlib.decompressobj(31), ".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}[suffix]
+        self._engine = self._new()
+        self._errors = (zlib.error, OSError, lzma.LZMAError)
+        self._packed = b""
+        self._started = False
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._engine.eof:
+                rest = (self._engine.unused_data or self._packed or self._stream.read(1 << 16)).lstrip(b"\0")
+                if not rest:
+                    return 0
+                self._engine, self._packed = self._new(), rest
+            if not self._packed and getattr(self._engine, "needs_input", True):
+                self._packed = self._stream.read(1 << 16)
+                if not self._packed:
+                    raise EOFError("the archive ends before its end marker: it was cut")
+            try:
+                data = self._engine.decompress(self._packed, len(buffer))
+            except self._errors as error:
+                raise EOFError(f"the archive is damaged: {error}") from None
+            self._packed = getattr(self._engine, "unconsumed_tail", b"")
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
 
 
 class _Transcoded(io.RawIOBase):

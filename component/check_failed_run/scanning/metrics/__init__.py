@@ -17,7 +17,8 @@ __all__ = ["PREFILTER", "MetricReader", "parse_number"]
 # All alternatives begin with one literal byte, which lets the search skip as fast as memchr does. A superset of
 # nothing and a sample of everything: tables without names in their rows are read from small logs only.
 PREFILTER: re.Pattern[bytes] = re.compile(
-    rb"s(?:(?<=os)s[^a-z]|/it[,\]]|/step|(?<=/s)[,\]]|(?<=it/s)\b|teps?[\"']?[ =:\[]{1,4}\d|(?<='s) [a-z_0-9@]{1,30}: |(?<=[a-z]s)e:\d|t-[a-z@]{2,20}:\d|t: -?\d|amples/s|teps?/s)"
+    rb"s(?:s[^a-z](?<=oss.)|/it[,\]]|/step|[,\]](?<=/s.)|[ =:](?<=it/s.)|teps?[\"']?[ =:\[]{1,4}\d"
+    rb"| (?<='s )[a-z_0-9@]{1,30}: [-\dn]|e:[-\dn]|t-[a-z@]{2,20}:[-\dn]|t: -?[\dn]|amples/s)"
 )
 
 _READERS = {"mappings": mappings.SAMPLES, "bars": bars.SAMPLES, "boosting": boosting.SAMPLES, "tables": tables.SAMPLES, "pairs": pairs.SAMPLES}
@@ -25,6 +26,26 @@ _READERS = {"mappings": mappings.SAMPLES, "bars": bars.SAMPLES, "boosting": boos
 _MEASURED = (
     "acc", "/s", "s/", "norm", "auc", "mse", "reward", "ppl", "perplex", "err", "bleu", "wer", "f1", "score", "dice", "iou", "nll", "map", "mae", "rouge", "iteration", "kl",
 )  # fmt: skip
+
+
+# Loops that speak their author's language. Only whole words with a number behind them are put into English.
+_LANGUAGES = {
+    "step": ["шаг", "шага", "итерация", "步", "步数", "步骤", "迭代", "ステップ", "스텝", "étape", "itération", "schritt", "paso", "passo", "iteración"],
+    "epoch": ["эпоха", "эпохи", "轮", "轮次", "周期", "エポック", "에폭", "에포크", "époque", "époques", "epoche", "época", "épocas", "epoka"],
+    "loss": ["потери", "потеря", "лосс", "损失", "損失", "損失値", "손실", "verlust", "perte", "pérdida", "perda", "strata"],
+    "lr": ["скорость обуч.", "скорость обучения", "学习率", "学習率", "학습률", "lernrate", "taux d'apprentissage", "tasa de aprendizaje", "taxa de aprendizado"],
+    "grad_norm": ["норма град.", "норма градиента", "梯度范数", "勾配ノルム", "norme du gradient", "gradientennorm"],
+    "acc": ["точность", "准确率", "精度", "正解率", "정확도", "genauigkeit", "précision", "exactitud"],
+    "tokens/s": ["ток/с", "токенов/с", "词/秒", "トークン/秒"],
+    "samples/s": ["примеров/с", "обр/с", "样本/秒", "サンプル/秒"],
+    "val": ["валидация", "вал.", "验证", "検証", "검증", "validierung"],
+}
+_ENGLISH = {word: name for name, words in _LANGUAGES.items() for word in words}
+_WORD = re.compile(r"(?<![^\W_])(?:" + "|".join(re.escape(w) for w in sorted(_ENGLISH, key=len, reverse=True)) + r")(?=[\s:=：\d]{1,8}[-+\dni]|[\s_:=-]{1,2}\w)", re.I)
+
+
+def _in_english(text: str) -> str:
+    return _WORD.sub(lambda m: f" {_ENGLISH[m[0].lower()]} ", text).replace("：", ":").strip()
 
 
 class MetricReader:
@@ -65,6 +86,8 @@ class MetricReader:
         )
 
     def _read(self, text: str) -> tuple[str, Draft] | None:
+        if not text.isascii() and "|" not in text and "━" not in text and _WORD.search(text):
+            text = _in_english(text)
         first = text[0]
         tables_ = self._tables
         if first in "|-" and (draft := tables_.read(text)):
@@ -77,21 +100,33 @@ class MetricReader:
             # a shape that needs no name
             or "%|" in text
             or "persec" in low
+            or "skipped=" in text
             or "'s " in text
             or "learn: " in text
             or (first in " 0123456789" and ("/step" in text or " all " in text or tables_.spacy or tables_.csv or tables_.yolo or " = " in text))
-            or (first in "[ *E\t" and ("atch=" in text or "epoch=" in text or text.startswith("Epoch ") or " Epoch " in text or "Class" in text or "****" in text or "-" in text and ":" in text and first == "["))
-            or (first == "\t" or text.startswith("Eval ")) and "Eval " in text
+            or (first in "[ *E\t" and ("atch=" in text or "epoch=" in text or text.startswith("Epoch ") or " Epoch " in text or "Class" in text or "****" in text or ("-" in text and ":" in text and first == "[")))
+            or ((first == "\t" or text.startswith("Eval ")) and "Eval " in text)
             or "| [" in text
+            or " • " in text
+            or "erlust" in text
+            or "perte " in text
         ):
             return None
         has_loss = "loss" in low
-        if "{" in text and (draft := mappings.read_mapping(text)):
-            return "mappings", draft
+        if not has_loss and text.isascii() and ("erlust" in text or "perte " in text):
+            text = _in_english(text)
+            first = text[0]
+        if " • " in text and (draft := bars.read_rich(text)):
+            return "bars", draft
+        if "{" in text and ("{'" in text or '{"' in text):
+            draft = mappings.read_mapping(text)
+            return ("mappings", draft) if draft else None
         if "|" in text and ("it/s" in text or "%|" in text or "| [" in text or "/s" in text or "s/" in text) and "[" in text:
             if ":" in text and text.lstrip()[:1].isdigit() and (draft := tables_.yolo_row(text)):
                 return "tables", draft
             if draft := self._bars.read(text):
+                if self._bars.tail and not draft.measured and (behind := pairs.read_pairs(self._bars.tail)):
+                    return "pairs", behind
                 return "bars", draft
             if "%|" in text:
                 tables_.yolo_header(text)
@@ -118,9 +153,9 @@ class MetricReader:
             return None
         if first == "*":
             self._pretty.read(text)
-        if (first == "[" or "Train " in text or "Eval " in text) and (text.endswith("]:") or "/" in text):
-            if draft := tables_.composer_line(text):
-                return "tables", draft
+        composer = (first == "[" and text.endswith("]:")) or (("Train " in text or "Eval " in text) and "/" in text)
+        if composer and (draft := tables_.composer_line(text)):
+            return "tables", draft
         if has_loss and "," in text and "=" not in text and ":" not in text and tables_.csv_header(text):
             return None
         return self._pairs(text)

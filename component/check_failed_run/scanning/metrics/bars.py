@@ -8,7 +8,7 @@ from functools import lru_cache
 from check_failed_run.scanning.metrics.values import NUMBER, Draft, parse_number
 
 _TQDM = re.compile(r"\|[^|]{0,400}+\| *(?P<n>\d[\d.,]*+[kMGT]?)/(?P<total>\d[\d.,]*+[kMGT]?|\?)(?: ?[A-Za-z]{1,12})? *\[(?P<rest>.{0,2000})$")
-_RATE = re.compile(r"(?P<a>\d[\d.]*[kMG]?) ?(?P<unit>[A-Za-z]{1,20})/s\b|(?P<b>\d[\d.]*) ?s/(?P<per>[A-Za-z]{1,20})")
+_RATE = re.compile(r"(?<![\d.])(?:(?P<a>\d[\d.]*+[kMG]?) ?(?P<unit>[A-Za-z]{1,20})/s\b|(?P<b>\d[\d.]*+) ?s/(?P<per>[A-Za-z]{1,20}))")
 _POSTFIX = re.compile(rf"([A-Za-z_][\w/.@ +-]{{0,60}}?)\s?[=:]\s?({NUMBER})(?=[%a-zA-Z]{{0,3}}[\],; ]|$)")
 _EPOCH = re.compile(r"(?i)\bepochs?\b\W{0,3}(\d+)(?:\s?/\s?(\d+))?")
 _EVAL = re.compile(r"(?i)\b(?:val\w{0,8}|eval\w{0,6}|test\w{0,3}|dev|predict\w{0,4}|sanity check\w{0,3})\b")
@@ -16,14 +16,18 @@ _EVAL = re.compile(r"(?i)\b(?:val\w{0,8}|eval\w{0,6}|test\w{0,3}|dev|predict\w{0
 _OTHER = re.compile(
     r"(?i)download|upload|loading|writing|map\b|map \(|tokeniz|filter|generating|saving|resolv|fetch|extract|preprocess|caching|cach|index|shard|packing|convert|flatten|"
     r"creating|collect|\.(?:bin|safetensors|json|parquet|model|txt|arrow|tar|zip)\b|compil|decod|reading|scan|build|pars|comput|check(?!ing sanity)|grouping|running tokenizer|"
-    r"num_proc|adding|casting|dropping|processing|MB|encod|import|pull"
+    r"num_proc|class\s+images|adding|casting|dropping|processing|MB|encod|import|pull"
 )
 _DESC_LOSS = re.compile(rf"[Ll]oss[:=]? ?({NUMBER})(?=[:;,\s\]]|$)")
 _TORCHTUNE = re.compile(r"(\d+)\|(\d+)\|Loss: ")  # epoch, global step
 
+# rich.progress as Lightning sets it up: "Epoch 0/3  ━━━━━━ 60/60 0:00:00 • 0:00:00 234.42it/s train_loss: 0.486"
+_RICH = re.compile(r"(?P<desc>.{0,60}?)[ ━╸╺]{3,200}(?P<n>\d{1,9})/(?P<total>\d{1,9}|--|\?) +\d+:\d\d:\d\d • (?:\d+:\d\d:\d\d|-:--:--) +(?P<rate>\d[\d.]*)it/s ?(?P<rest>.{0,600})$")
+_RICH_ITEM = re.compile(rf"([A-Za-z_][\w/.@-]{{0,60}}+): ({NUMBER})(?=\s|$)")
+
 _KERAS = re.compile(r"\s{0,9}(\d+)/(\d+|Unknown)\s+(?:\[[=>. ]{0,60}\]|[━─╸╺\s]{1,80})?\s*(?:- )?(.*)$", re.S)
 _KERAS_ITEM = re.compile(rf"- ([A-Za-z][\w@./ -]{{0,60}}?): ({NUMBER})(?=\s|$)")
-_KERAS_TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|us|µs)/(?:step|epoch|sample)")
+_KERAS_TIME = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?)(ms|s|us|µs)/(?:step|epoch|sample)")
 _KERAS_EPOCH = re.compile(r"Epoch (\d+)/(\d+)\s*$")
 
 
@@ -40,6 +44,7 @@ class Bars:
 
     def __init__(self) -> None:
         self.main = 0
+        self.tail = ""  # what was printed right behind the last bar, where it speaks of a loss
 
     def read(self, text: str) -> Draft | None:
         bar = text.rfind("%|")
@@ -60,7 +65,10 @@ class Bars:
         rest = m["rest"]
         end = rest.rfind("]")
         inner, after = (rest[:end], rest[end + 1 :]) if end >= 0 else (rest, "")
-        if "=" in inner or ":" in after or "=" in after:
+        self.tail = after if "oss" in after else ""
+        if after[:1] not in (",", ":"):
+            after = ""
+        if "=" in inner or after:
             for name, value in _POSTFIX.findall(inner.partition(",")[2] + "]" + after):
                 draft.add(name, value)
         if r := _RATE.search(inner):
@@ -87,6 +95,31 @@ class Bars:
         if not draft.firm:
             draft.step, draft.total_steps = n, total
         return draft
+
+
+def read_rich(text: str) -> Draft | None:
+    """A bar of rich.progress."""
+    m = _RICH.match(text)
+    if not m:
+        return None
+    other, evaluation = _desc(m["desc"].strip())
+    if other:
+        return None
+    draft = Draft("eval" if evaluation else "train")
+    for name, value in _RICH_ITEM.findall(m["rest"]):
+        draft.add(name, value)
+    draft.values["throughput"] = float(m["rate"])
+    draft.finish()
+    if evaluation:
+        return draft if draft.measured else None
+    draft.step = int(m["n"])
+    if m["total"].isdigit():
+        draft.total_steps = int(m["total"])
+    if e := _EPOCH.search(m["desc"]):
+        draft.epoch = float(e[1])
+        if e[2]:
+            draft.total_epochs = float(e[2])
+    return draft
 
 
 class Keras:
@@ -139,6 +172,8 @@ SAMPLES = (
     ("1|12|Loss: 2.5675:   5%|█                   | 12/226 [01:49<32:27,  9.10s/it]", {"loss": 2.5675, "step": 12, "epoch": 1, "step_time": 9.1}),
     ("epoch 0: 28%|██▊ | 14/50 [00:00<00:00, 41.19it/s, loss=1.7]epoch 0: 42%|████▏ | 21/50 [00:00<00:00, 50.95it/s, loss=1.6]", {"loss": 1.6, "step": 21}),
     ("Map (num_proc=4):  16%|█▋        | 122/750 [04:41<24:10, 2.31 examples/s]", None),
+    ("Epoch 1/3  ━━━━━━━━━━━━━━━━ 60/60 0:00:00 • 0:00:00 234.42it/s train_loss: nan.0 val_acc: 0.5", {"loss": float("nan"), "eval_acc": 0.5, "step": 60, "epoch": 1, "total_epochs": 3}),
+    ("Epoch 2:  25%|██▌       | 10/40 [00:00<00:00, 37.81it/s, v_num=0, train_loss=nan.0, val_loss=inf.0]", {"loss": float("nan"), "eval_loss": float("inf")}),
     ("model.safetensors:  16%|█▋        | 122M/750M [04:41<24:10, 2.31MB/s]", None),
     (("Epoch 3/10", "312/312 ━━━━━━━━━━━━━━━━━━━━ 3s 9ms/step - accuracy: 0.91 - loss: 0.25 - val_accuracy: 0.5 - val_loss: nan"),
      {"loss": 0.25, "train_accuracy": 0.91, "eval_accuracy": 0.5, "eval_loss": float("nan"), "epoch": 3, "total_epochs": 10, "step": 312, "step_time": 0.009}),

@@ -9,6 +9,7 @@ from check_failed_run.scanning.metrics.values import NUMBER, Draft
 _ITEM = re.compile(rf"""['"]([^'"\n]{{1,80}})['"]\s*:\s*(?:[\w.]{{1,20}}\()?\s*['"]?({NUMBER})(?=['"%]?\)?\s*[,}}\])]|,)""")
 _OF = re.compile(r"""['"](global_step/max_steps|step|epoch)['"]\s*:\s*['"](\d+)\s*/\s*(\d+)['"]""")
 _PHASE = re.compile(r"""['"](?:event|split|phase|mode|stage|type|tag|kind|name)['"]\s*:\s*['"](?:eval|val|valid|test|dev)\w{0,8}['"]""")
+_CONFIG = re.compile(r"(?i)(?:param\w*|config\w*|args|arguments|settings?|hparams|options|kwargs)\W{0,4}$")
 _TABLE = re.compile(rf"\s{{1,8}}(?:(eval|train|predict|test)_)?([\w@/.-]{{1,60}})\s+=\s+({NUMBER})(%?)$")
 
 
@@ -16,6 +17,8 @@ def read_mapping(text: str) -> Draft | None:
     """``{'loss': 0.3, 'epoch': 1.0}`` with plain or quoted numbers, JSON, and the same after a few words."""
     start = text.find("{")
     if start < 0:
+        return None
+    if start and _CONFIG.search(text, max(0, start - 40), start):
         return None
     body = text[start:]
     draft = Draft("eval" if ("val" in body or "test" in body) and _PHASE.search(body) else "train")
@@ -94,6 +97,7 @@ SAMPLES = (
      {"loss": 13.453, "step": 20, "grad_norm": 3.1, "loss_scale": 128, "epoch": 1}),
     ("result: {'epoch': 7, 'train_loss': 0.3, 'val_acc': 0.9}", {"loss": 0.3, "eval_acc": 0.9, "epoch": 7}),
     ("{'learning_rate': 3e-05, 'batch_size': 8, 'epochs': 3, 'warmup_steps': 10}", None),
+    ("xgboost 3.2.0 params={'eval_metric': 'mae', 'eta': 0.9, 'base_score': 0.5, 'step': 3, 'loss': 1}", None),
     ("  eval_loss               =     0.2601", {"eval_loss": 0.2601, "kind": "eval"}),
     ("  per_device_train_batch_size = 8", None),
 )  # fmt: skip

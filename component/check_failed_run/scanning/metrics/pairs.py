@@ -14,20 +14,25 @@ _BEFORE = re.compile(r"([A-Za-z]+)[ -]$")
 _AFTER_EPOCH = re.compile(r"\]?\s?\[\s*(\d+)\s?/\s?(\d+)\s?[\](]")
 _LEADING = re.compile(r"(?:train|test|val|valid)[ :]{1,3}(\d+) \[", re.I)
 _BRACKET = re.compile(r"\[\s*(\d+)\s*/\s*(\d+)\s*(?=[\](])")
-_FAIRSEQ = re.compile(r": {1,6}(\d+) / (\d+) ")
+_FAIRSEQ = re.compile(r"(?:: {1,6}|\| {1,6})(\d+) ?/ {0,6}(\d+) ")  # fairseq; torch's word language model example
+_TUTORIAL = re.compile(r"\[(\d+), +(\d+)\] loss")  # torch's CIFAR tutorial
+_UNBOUNDED = re.compile(r"(\d+)it \[")  # tqdm without a total
 _CLU = re.compile(r"\[(\d+)\] (?=[a-z_]+=)")
-_RATE = re.compile(r"(\d[\d.,]*+[kKM]?)\s*+(?:samples?|tokens?|toks?|img|images?|imgs|ex|examples?|it|iters?|steps?|batch(?:es)?|seqs?|frames?)\s?/\s?s(?:ec)?\b")
-_STEP_TIME = re.compile(r"(\d[\d.]*+) ?(ms|s|sec)/(?:it|iter|step|batch)\b")
+_RATE = re.compile(r"(?<![\d.,])(\d[\d.,]*+[kKM]?)\s*+(?:samples?|tokens?|toks?|img|images?|imgs|ex|examples?|it|iters?|steps?|batch(?:es)?|seqs?|frames?)\s?/\s?s(?:ec)?\b")
+_STEP_TIME = re.compile(r"(?<![\d.])(\d[\d.]*+) ?(ms|s|sec)/(?:it|iter|step|batch)\b")
 _EVAL = re.compile(r"(?:^|[\s\[(|])(?:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev|epoch\(val\)|epoch\(test\)|iter\(val\))(?=[\s\]):|,-]|$)")
 _NEVER = re.compile(r"(?:Namespace|Config|Arguments|Args|Settings|Params|Hparams)\(")
-_SETTINGS = ("--", "onfig", "ption", "yperparam", "atience", "mprove", "best", "rolling back", "sing ", "etting")
+_SETTINGS = ("--", "onfig", "ption", "yperparam", "atience", "mprove", "best", "heckpoint", "rolling back", "sing ", "etting")
 # words that make one name with the next one: "lm loss", "grad norm", "learning rate"
-_SECOND = frozenset("loss norm rate scale acc accuracy timing time error ppl perplexity auc f1 score wer cer iou dice mae mse rmse reward".split())
-_FIRST = frozenset("train training val valid validation test eval dev lm grad gradient learning loss total mean avg average running iter best min max new".split())
+_SECOND = frozenset(["loss", "norm", "rate", "scale", "acc", "accuracy", "timing", "time", "error", "ppl", "perplexity", "auc", "f1", "score", "wer", "cer", "iou", "dice", "mae", "mse", "rmse", "reward"])
+_FIRST = frozenset(["train", "training", "val", "valid", "validation", "test", "eval", "dev", "lm", "grad", "gradient", "learning", "loss", "total", "mean", "avg", "average", "running", "iter", "best", "min", "max", "new"])
 _PARTS = frozenset(
-    "box cls obj reg mask seg kl ce mse rec recon reconstruction adv gan d g generator discriminator gen disc perceptual aux auxiliary policy value entropy contrastive nll "
-    "triplet cycle style content dice focal smooth critic actor mel feature sop mlm nsp vq commit commitment dfl rpn".split()
+    ["box", "cls", "obj", "reg", "mask", "seg", "kl", "ce", "mse", "rec", "recon", "reconstruction", "adv", "gan", "d", "g", "generator", "discriminator", "gen", "disc", "perceptual", "aux", "auxiliary", "policy", "value", "entropy", "contrastive", "nll", "triplet", "cycle", "style", "content", "dice", "focal", "smooth", "critic", "actor", "mel", "feature", "sop", "mlm", "nsp", "vq", "commit", "commitment", "dfl", "rpn"]
 )
+
+
+def _known(key: str) -> bool:
+    return not key.startswith(("train_", "eval_"))
 
 
 def read_pairs(text: str) -> Draft | None:
@@ -45,11 +50,13 @@ def read_pairs(text: str) -> Draft | None:
         name = m[1]
         low = name.lower()
         start = m.start()
+        if low == "time" and start and text[start - 1] == ":":
+            continue
         if low in _SECOND and start and (b := _BEFORE.search(text, max(0, start - 16), start)):
             before = b[1].lower()
             if before in _FIRST or (low == "loss" and before in _PARTS):
                 name, start = f"{before}_{low}", b.start()
-        role, _, measured, _ = canonical(name, "train")
+        role, key, measured, _ = canonical(name, "train")
         if role in ("step", "firm-step"):
             if step_at is None or role == "firm-step":
                 step_at = m
@@ -58,17 +65,22 @@ def read_pairs(text: str) -> Draft | None:
                 step_at = step_at or m
             else:
                 epoch_at = epoch_at or m
-        elif role:
-            found.append((name, m[2], m[4] or ""))
+        elif role and (measured or role == "mean" or _known(key)):
+            if "(" in text[m.end(1) : m.start(2)]:
+                continue  # "reward (100 episodes): 12.5"
+            value = m[2]
+            if m[3] and "acc" in low and value.isdigit() and int(m[3].replace(",", "")):
+                value = str(int(value) / int(m[3].replace(",", "")))  # "Accuracy: 9838/10000"
+            found.append((name, value, m[4] or ""))
             if measured and first < 0:
                 first = start
         if len(found) >= 40:
             break
-    if first < 0 and "/s" not in text and "s/" not in text and "PerSec" not in text:
+    if first < 0 and "/s" not in text and "s/" not in text and "PerSec" not in text and "skipped=" not in text:
         return None
     head = text[max(0, first - 160) : first] if first >= 0 else text[:80]
     low = head.lower()
-    draft = Draft("eval" if ("val" in low or "test" in low or "dev" in low) and _EVAL.search(low) else "train")
+    draft = Draft("eval" if (("val" in low or "test" in low or "dev" in low) and _EVAL.search(low)) or "Saving dict for" in text else "train")
     for name, value, unit in found:
         draft.add(name, value, unit)
     try:
@@ -92,6 +104,10 @@ def read_pairs(text: str) -> Draft | None:
                 draft.step, draft.total_steps = int(b[1]), int(b[2])
             elif b := _CLU.search(text):
                 draft.step = int(b[1])
+            elif b := _TUTORIAL.match(text):
+                draft.epoch, draft.step = float(b[1]), int(b[2])
+            elif "it [" in text and (b := _UNBOUNDED.search(text)):
+                draft.step = int(b[1])
         if draft.step is None and epoch_at is not None and (b := _FAIRSEQ.search(text)):
             draft.step, draft.total_steps = int(b[1]), int(b[2])
     elif draft.total_steps is None and " | " in text and (b := re.search(r"iteration (\d+)/(\d+)", text)) and int(b[1]) == draft.step:
@@ -100,7 +116,7 @@ def read_pairs(text: str) -> Draft | None:
     if "/" in text:
         if "throughput" not in draft.values and "/s" in text and (r := _RATE.search(text)):
             draft.add("samples/s", r[1])
-        if "step_time" not in draft.values and "s/" in text and (r := _STEP_TIME.search(text)):
+        if "step_time" not in draft.values and ("s/" in text or "sec/" in text) and (r := _STEP_TIME.search(text)):
             draft.add("step_time", r[1], r[2])
     draft.finish()
     values = draft.values
@@ -108,7 +124,7 @@ def read_pairs(text: str) -> Draft | None:
     if draft.measured:
         if not anchored and not (loss and len(values) > 1):
             return None
-    elif draft.step is None or not ("throughput" in values or ("step_time" in values and (draft.total_steps or "lr" in values))):
+    elif draft.step is None or not ("throughput" in values or "step_time" in values or "skipped_iterations" in values):
         return None
     if any(w in text for w in _SETTINGS) and not (draft.measured and draft.step is not None and loss and "rolling" not in text and "mprove" not in text):
         return None
@@ -117,17 +133,21 @@ def read_pairs(text: str) -> Draft | None:
 
 def _piped(text: str) -> Draft | None:
     """Megatron, NeMo: ``name: value`` between bars. Megatron leaves the loss out of a line whose loss is NaN."""
-    draft = Draft()
     pieces = text.split("|")
-    if m := re.search(r"iteration\s+(\d+)\s*/\s*(\d+)", pieces[0]):
-        draft.step, draft.total_steps, draft.firm = int(m[1]), int(m[2]), True
+    evaluation = "validation" in pieces[0] or "test set" in pieces[0]
+    draft = Draft("eval" if evaluation else "train")
+    if m := re.search(r"iteration\s+(\d+)(?:\s*/\s*(\d+))?", pieces[0]):
+        draft.step, draft.total_steps, draft.firm = int(m[1]), int(m[2]) if m[2] else None, True
     if e := re.search(r"epoch:?\s+(\d+)", pieces[0]):
         draft.epoch = float(e[1])
     for piece in pieces[1:40]:
         name, colon, value = piece.rpartition(":")
         value = value.strip()
         if colon and value:
-            draft.add(name.strip(), value.split()[0])
+            name = name.strip()
+            if evaluation:
+                name = name.removesuffix(" value").replace("lm loss PPL", "ppl")
+            draft.add(name, value.split()[0])
     draft.finish()
     if draft.step is None or not draft.values:
         return None
@@ -141,6 +161,14 @@ SAMPLES = (
      {"loss": 1.2, "step": 100, "total_steps": 1000, "lr": 5.051e-05, "grad_norm": 1.25, "loss_scale": 65536, "skipped_iterations": 0, "nan_iterations": 0, "step_time": 0.1731, "kind": "train"}),
     (" iteration      617/    6000 | consumed samples:        59232 | elapsed time per iteration (ms): 11026.3 | learning rate: 1.0E-05 | global batch size:    96 | loss scale: 1.0 | "
      "grad norm: nan | number of skipped iterations:   0 | number of nan iterations:   1 |", {"grad_norm": float("nan"), "nan_iterations": 1, "step": 617, "loss": None}),
+    (" validation loss at iteration 1000 | lm loss value: 2.3E+00 | lm loss PPL: 9.97E+00 | ", {"eval_loss": 2.3, "eval_ppl": 9.97, "step": 1000, "kind": "eval"}),
+    ("| epoch   1 |   200/ 2928 batches | lr 20.00 | ms/batch 18.21 | loss  7.63 | ppl  2064.48", {"loss": 7.63, "step": 200, "total_steps": 2928, "epoch": 1, "step_time": 0.01821}),
+    ("[1,  2000] loss: 2.173", {"loss": 2.173, "epoch": 1, "step": 2000}),
+    ("Training: 1200it [00:30, 39.7it/s, loss=0.3]", {"loss": 0.3, "step": 1200}),
+    ("Test set: Average loss: 0.0489, Accuracy: 9838/10000 (98%)", {"eval_loss": 0.0489, "eval_accuracy": 0.9838, "kind": "eval"}),
+    ("INFO:tensorflow:Saving dict for global step 1000: accuracy = 0.95, global_step = 1000, loss = 0.15", {"eval_loss": 0.15, "eval_accuracy": 0.95, "step": 1000}),
+    ("INFO:tensorflow:loss = 2.3025851, step = 100 (2.345 sec)", {"loss": 2.3025851, "step": 100}),
+    ("Epoch 1 | Step 50 | Loss: 1.234e+01 | LR: 3.0e-04 | Grad Norm: inf | 12.5k tok/s", {"loss": 12.34, "grad_norm": float("inf"), "throughput": 12500}),
     ("Training epoch 0, iteration 10/20000 | lr: 2.000e-07 | global_batch_size: 128 | global_step: 10 | reduced_train_loss: 2.4380 | train_step_timing in s: 4.101 | consumed_samples: 1280",
      {"loss": 2.438, "step": 10, "total_steps": 20000, "step_time": 4.101, "epoch": 0}),
     ("iter 10: loss 1.2345, time 850.67ms, mfu 31.26%", {"loss": 1.2345, "step": 10, "step_time": 0.85067}),
@@ -174,7 +202,7 @@ SAMPLES = (
     ("epoch 3 train_loss 0.1 val_acc 0.9", {"loss": 0.1, "eval_acc": 0.9, "epoch": 3}),
     ("[eval] step 5 val_loss 0.3", {"eval_loss": 0.3, "step": 5, "kind": "eval"}),
     ("Step... (25 / 60000 | Loss: 4.4234, Learning Rate: 5.00e-06)", {"loss": 4.4234, "step": 25, "total_steps": 60000, "lr": 5e-6}),
-    ("step=10, skipped=2, lr=[1e-05], mom=[[0.9, 0.95]]", None),
+    ("step=10, skipped=2, lr=[1e-05], mom=[[0.9, 0.95]]", {"step": 10, "skipped_iterations": 2, "lr": 1e-5, "kind": "progress"}),
     ("epoch=0/micro_step=100/global_step=100, RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=12.6, MemAllocated=2.1GB, MaxMemAllocated=4.2GB", {"step": 100, "throughput": 12.5, "kind": "progress"}),
     ("steps: 10 loss: 2.3010 iter time (s): 1.200 samples/sec: 3.400", {"loss": 2.301, "step": 10, "throughput": 3.4}),
     ("[25] learning_rate=3.000e-07, loss=9.7000, grad_error=0.0, steps_per_sec=1.543, uptime=0", {"loss": 9.7, "lr": 3e-7, "step": 25, "throughput": 1.543}),
@@ -184,12 +212,14 @@ SAMPLES = (
     ("step 18040 loss 2.0919 lr 1.21e-04 gnorm 0.81 1.92 s/it", {"loss": 2.0919, "step_time": 1.92, "grad_norm": 0.81}),
     ("epoch 0 done in 0.4s: val_loss nan val_acc 0.6359 lr 0.0009", {"eval_loss": float("nan"), "eval_acc": 0.6359, "epoch": 0}),
     ("step=0 loss=1.3005 mae=0.3600 n_errors=0 n_nan=0 it/s=1.64 util=97%", {"loss": 1.3005, "throughput": 1.64, "step": 0}),
+    ("ep 21 train, step 8, ctc 4.400, aed_ce 5.405, num_seqs 10, max_size:time 231435, mem_usage:cuda:0 8.8GB, 0.778 sec/step", {"train_ctc": 4.4, "train_aed_ce": 5.405, "step_time": 0.778, "step": 8, "epoch": 21}),
     # settings and prose
     ("learning_rate=3e-05", None),
     ("Namespace(epochs=10, loss_weight=1.0, lr=0.001, step=5, loss=1)", None),
     ("label_smoothing=0.1 weight_decay=0.01 loss_scale=0 max_grad_norm=1.0", None),
     ("gradient overflow, skipping step, loss scale 65536 -> 32768", None),
     ("Metric val_loss improved by 0.252 >= min_delta = 0.01. New best score: 0.241", None),
+    ("Saved checkpoint ckpt/checkpoint1.pt (epoch 1 @ 1000 updates, score 8.040) (writing took 2.1 seconds)", None),
     ("val_loss did not improve from 0.3648", None),
     ("Early stopping at epoch 12, best val_loss 0.36", None),
     ("  File \"/x/keras/src/losses/loss.py\", line 67, in __call__", None),

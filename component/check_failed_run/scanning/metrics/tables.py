@@ -6,8 +6,8 @@ import re
 
 from check_failed_run.scanning.metrics.values import NUMBER, Draft, canonical, parse_number
 
-_SB3_HEAD = re.compile(r"\|\s+(\w[\w ]{0,20})/\s+\|\s+\|$")
-_SB3_ROW = re.compile(rf"\|\s+([\w/ ]{{1,40}}?)\s+\|\s+({NUMBER})\s+\|$")
+_SB3_HEAD = re.compile(r"\|\s++(\w[\w ]{0,20})/\s++\|\s++\|$")
+_SB3_ROW = re.compile(rf"\|\s++(\w[\w/ ]{{0,40}}?)\s*\|\s++({NUMBER})\s++\|$")
 _SB3_END = re.compile(r"-{8,}$")
 
 _YOLO_HEAD = re.compile(r"\s*Epoch\s+(?:GPU_mem|gpu_mem)\s+(.{1,300})$")
@@ -21,7 +21,7 @@ _ROW_OF_NUMBERS = re.compile(rf"\s*\d+(?:\s+{NUMBER}){{2,20}}\s*$")
 
 _CSV_HEAD = re.compile(r"[A-Za-z_][\w/ .@()-]{0,60}(?:[,\t][\w/ .@()-]{1,60}){1,40}$")
 
-_COMPOSER_BATCH = re.compile(r"\s*\[(?:epoch=(\d+)(?:/(\d+))?)?,?\s?(?:batch=(\d+)(?:/(\d+))?)?\]:\s*$")
+_COMPOSER_BATCH = re.compile(r"\s*\[(?:epoch=(\d+)(?:/(\d+))?)?(?:\]\[|,\s?)?(?:batch=(\d+)(?:/(\d+))?)?\]:\s*$")
 _COMPOSER_ROW = re.compile(rf"\s{{0,8}}(Train|Eval) ([\w/.@-]{{1,80}}): ({NUMBER})$")
 
 
@@ -212,5 +212,6 @@ SAMPLES = (
      {"loss": 43.0, "eval_ents_f": 81.2, "eval_score": 0.81, "epoch": 1, "step": 200}),
     (("step,loss,lr", "10,0.5,1e-3"), {"loss": 0.5, "lr": 1e-3, "step": 10}),
     (("[batch=41/100]:", "\t Train loss/train/total: 2.2198"), {"loss": 2.2198, "step": 41, "total_steps": 100}),
+    (("[epoch=1][batch=10/100]:", "\t Train loss/train/total: nan"), {"loss": float("nan"), "step": 10, "total_steps": 100, "epoch": 1}),
     (("[epoch=2]:", "\t Eval metrics/eval/MulticlassAccuracy: 0.5"), {"eval_multiclassaccuracy": 0.5, "epoch": 2}),
 )  # fmt: skip

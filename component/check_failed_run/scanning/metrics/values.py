@@ -10,7 +10,7 @@ MAX_VALUES = 24
 
 NUMBER = (
     r"[-+]?(?:\d+(?:,\d{3})*(?:\.#[A-Z]+\w*|\.\d+|\.(?!\w))?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
-    r"|nan(?:\(\w*\)|xxx)?|NaN|NAN|Nan|inf(?:inity)?|Inf(?:inity)?|INF)"
+    r"|nan(?:\(\w*\)|xxx|\.0)?|NaN|NAN|Nan|inf(?:inity|\.0)?|Inf(?:inity)?|INF)"
 )
 """Pattern text of a number, as C, C++, Python, JavaScript, numpy and the Windows runtime print it."""
 
@@ -25,6 +25,8 @@ def parse_number(text: str) -> float:
         pass
     t = text.strip().strip("'\"[]()")
     low = t.lower()
+    if low.endswith(("nan.0", "inf.0")):  # Lightning's bar cuts a number to five characters or fills it up
+        return float(low[:-2])
     if "nan" in low or "#ind" in low or "#qnan" in low or "#snan" in low:
         if re.fullmatch(r"[-+]?(?:tensor\()?nan(?:\([^)]{0,30}\)?|xxx\w{0,20})?|[-+]?1\.#(?:ind|qnan|snan)\d*", low):
             return math.nan
@@ -40,33 +42,28 @@ def parse_number(text: str) -> float:
         t = t[:-1]
     if "," in t and re.fullmatch(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?", t):
         t = t.replace(",", "")
-    if not t or t[-1] not in "0123456789." and "inf" not in low:
+    if not t or (t[-1] not in "0123456789." and "inf" not in low):
         raise ValueError(text)
     return float(t) * scale
 
 
 _STEP = frozenset(
-    "step steps global_step globalstep global_steps iter iters iteration iterations num_updates update updates num_batches_trained optimizer_step "
-    "trainer/global_step total_timesteps train_step train_steps itr it n_updates _step batch_idx batch current_steps current_step micro_step".split()
+    ["step", "steps", "global_step", "globalstep", "global_steps", "iter", "iters", "iteration", "iterations", "num_updates", "update", "updates", "num_batches_trained", "optimizer_step", "trainer/global_step", "total_timesteps", "train_step", "train_steps", "itr", "it", "n_updates", "_step", "batch_idx", "batch", "current_steps", "current_step", "micro_step"]
 )
-_FIRM_STEP = frozenset("global_step globalstep num_updates global_steps trainer/global_step total_timesteps optimizer_step current_steps".split())
-_EPOCH = frozenset("epoch epochs ep num_epochs epoch_num current_epoch".split())
+_FIRM_STEP = frozenset(["global_step", "globalstep", "num_updates", "global_steps", "trainer/global_step", "total_timesteps", "optimizer_step", "current_steps"])
+_EPOCH = frozenset(["epoch", "epochs", "ep", "num_epochs", "epoch_num", "current_epoch"])
 _LR = re.compile(r"(?:base_|cur_|current_|last_|max_)?(?:lr|learning_rate)(?:[_/-]?(?:pg)?\d+|_group\w*|-\w+|/\w+)?$|(?:opt\w*|optim\w*|schedule\w*)[/_.]lr$")
 _GRAD = frozenset(
-    "grad_norm gnorm gradient_norm gradnorm global_grad_norm total_grad_norm grad_norm_total grad_total_norm total_norm grad gradient_global_norm "
-    "grad_2.0_norm_total grad_norm_before_clip grad_l2_norm l2_norm/grad/global optim/total_grad_norm grad_norm/global raw_grad_norm learning/raw_grad_norm "
-    "learning/grad_norm norm global_norm |g| g_norm".split()
+    ["grad_norm", "gnorm", "gradient_norm", "gradnorm", "global_grad_norm", "total_grad_norm", "grad_norm_total", "grad_total_norm", "total_norm", "grad", "gradient_global_norm", "grad_2.0_norm_total", "grad_norm_before_clip", "grad_l2_norm", "l2_norm/grad/global", "optim/total_grad_norm", "grad_norm/global", "raw_grad_norm", "learning/raw_grad_norm", "learning/grad_norm", "norm", "global_norm", "|g|", "g_norm"]
 )
 _LOSS = frozenset(
-    "loss lm_loss total_loss train_loss training_loss reduced_train_loss loss/total loss_total total/loss trainloss train_total_loss loss_metrics/global_avg_loss "
-    "optim/loss learning/loss ce_loss/train crossentropyloss train_inner_loss total_train_loss policy_loss/total".split()
+    ["loss", "lm_loss", "total_loss", "train_loss", "training_loss", "reduced_train_loss", "loss/total", "loss_total", "total/loss", "trainloss", "train_total_loss", "loss_metrics/global_avg_loss", "optim/loss", "learning/loss", "ce_loss/train", "crossentropyloss", "train_inner_loss", "total_train_loss", "policy_loss/total"]
 )
 _LOSS_MEAN = frozenset(
-    "avr_loss avg_loss average_loss mean_loss running_loss runningloss loss_avg loss/average loss_epoch loss_step loss_mean batch_loss loss_batch step_loss "
-    "loss/current smooth_loss smoothed_loss epoch_loss ema_loss loss_ema cur_loss current_loss".split()
+    ["avr_loss", "avg_loss", "average_loss", "mean_loss", "running_loss", "runningloss", "loss_avg", "loss/average", "loss_epoch", "loss_step", "loss_mean", "batch_loss", "loss_batch", "step_loss", "loss/current", "smooth_loss", "smoothed_loss", "epoch_loss", "ema_loss", "loss_ema", "cur_loss", "current_loss"]
 )
-_SCALE = frozenset("loss_scale scale amp_scale grad_scale loss_scaling lossscale scaler".split())
-_MEMORY = frozenset("memory mem max_mem gpu_mem max_memory mem_alloc memallocated maxmemallocated peak_memory gpu_memory vram max_mem_allocated cuda_mem gpu_mem_gb peak_mem".split())
+_SCALE = frozenset(["loss_scale", "scale", "amp_scale", "grad_scale", "loss_scaling", "lossscale", "scaler"])
+_MEMORY = frozenset(["memory", "mem", "max_mem", "gpu_mem", "max_memory", "mem_alloc", "memallocated", "maxmemallocated", "peak_memory", "gpu_memory", "vram", "max_mem_allocated", "cuda_mem", "gpu_mem_gb", "peak_mem"])
 _THROUGHPUT = re.compile(
     r"(?:samples?|tokens?|tok|tokens_seen|img|images?|imgs|ex|examples?|it|iters?|steps?|seq|seqs|sequences|batch|batches|frames?|sents?|words?)"
     r"(?:_per_|/|_/_|_)s(?:ec|econd)?\b|^(?:wps|tps|tgs|fps|throughput|sps|ips|runningavgsamplespersec|currsamplespersec|tokens_per_gpu_per_sec\w*|speed|throughput/\w+_per_sec|"
@@ -81,15 +78,15 @@ _IGNORED = re.compile(
     r"num_workers|batch_size|global_batch_size|micro_batch_size|bsz|train_runtime|consumed_samples|weight_decay|wd|momentum|mom|betas?|dropout|max_\w*steps|total_weights|"
     r"total|version|node|device|job|size|num_params|params|ts|timestamp|time_stamp|data_time|avg_reader_cost|avg_samples|warmup\w*|train_wall|clip|gb_free|ups|wpb|"
     r"loss_(?:weights?|type|fn|function|scale_window|coef\w*|lambda|reduction|name|window)|\w*_(?:weight|coef|coeff|lambda|decay|ratio|prob|smoothing|threshold|patience|interval|steps|size|dim|every|freq)"
-    r"|(?:min|initial|init|max|static|dynamic|fp16|start|target|new|old|best|prev|previous|min_delta)_?\w*loss\w*|max_grad_norm|clip_grad_norm|clip_grad|gradient_clip\w*|grad_clip\w*)$"
+    r"|(?:min|initial|init|max|static|dynamic|fp16|start|target|new|old|best|prev|previous|min_delta)_?\w*loss\w*|base_score|max_grad_norm|clip_grad_norm|clip_grad|gradient_clip\w*|grad_clip\w*)$"
 )
 _SCORE = re.compile(
     r"loss|(?:^|[_/.@-])(?:acc|accuracy|auc|auroc|f1|ppl|perplexity|rmse|mae|mse|mape|nll|logloss|bleu|rouge\w*|wer|cer|map|map50|iou|miou|dice|reward|rewards?|return|"
     r"kl|err|error|score|top_?[15]|ndcg|r2|mcc|psnr|ssim|fid|elbo|entropy|l1|l2|em|bpb|bpc|precision|recall|success|merror|aucpr|auprc|sacrebleu|pearson\w*|spearman\w*|gini|"
-    r"acc\w*|ap|ap50|ar|silog|silhouette|mrr|hit\w*|fitness)(?:$|[_/.@\d-])|accuracy|\breward|rewards?/|perplexity|rew_mean|_acc|crossentropy|logloss|ndcg|[a-z]*rmse"
+    r"acc\w*|ap|ap50|ar|silog|ce|bce|ctc|silhouette|mrr|hit\w*|fitness)(?:$|[_/.@\d-])|accuracy|\breward|rewards?/|perplexity|rew_mean|_acc|crossentropy|logloss|ndcg|[a-z]*rmse"
 )
-_EVAL_WORDS = frozenset("val valid validation validate eval evaluation evaluate test testing dev predict holdout heldout valid_0 valid_1 validation_0 validation_1 evals".split())
-_TRAIN_WORDS = frozenset("train training tr train_inner learn dtrain trn".split())
+_EVAL_WORDS = frozenset(["val", "valid", "validation", "validate", "eval", "evaluation", "evaluate", "test", "testing", "dev", "predict", "holdout", "heldout", "valid_0", "valid_1", "validation_0", "validation_1", "evals"])
+_TRAIN_WORDS = frozenset(["train", "training", "tr", "train_inner", "learn", "dtrain", "trn"])
 _PREFIX = re.compile(r"(?:metrics[/_.])?(val|valid|validation|eval|evaluation|test|dev|predict|train|training)(?:[_/.]|$)+(.*)$")
 _SUFFIX_PHASE = re.compile(r"(.+?)[_/.](val|valid|validation|eval|test|dev|train|training)$")
 
@@ -152,7 +149,7 @@ def canonical(name: str, phase: str) -> tuple[str, str, bool, str]:
             return "value", "memory", False, own
         if base in ("skipped", "number_of_skipped_iterations", "skipped_steps"):
             return "value", "skipped_iterations", False, own
-        if base in ("nans", "number_of_nan_iterations", "n_nan"):
+        if base in ("nans", "number_of_nan_iterations"):
             return "value", "nan_iterations", False, own
         if unit.lower() in ("s/it", "s/iter", "s/step"):
             return "value", "step_time", False, own
