@@ -257,6 +257,13 @@ def test_rates_are_derived():
     assert "batch_size_half" not in fixes.template_values(diagnosis("oom", batch_size=1), record())
 
 
+def test_a_fix_that_names_the_new_value_gets_its_command():
+    fix = Fix("Lower it[[ to {learning_rate_half}]]", Change.HYPERPARAMETER, "i", "v")
+    values = fixes.template_values(diagnosis("nan-inf", command=HF), record())
+    assert fixes._fill_fix(fix, values, 1.0, "trend").command == HF.replace("3e-4", "0.00015")
+    assert fixes._fill_fix(fix, {}, 1.0, "trend").command is None
+
+
 def test_a_preempted_run_restarts_first_and_is_go():
     checkpoints = [Checkpoint("out/checkpoint-200", "hf", "complete", 200), Checkpoint("out/checkpoint-400", "hf", "partial", 400)]
     result = plan(diagnosis("process-crash", "process-crash/preempted", kind="preemption", command=HF), record(checkpoints=checkpoints))

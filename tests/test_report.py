@@ -36,7 +36,7 @@ def point(step: int, loss: float) -> MetricPoint:
 
 def nan_run(raw: str = "step 1433 loss=nan", **changes) -> Diagnosis:
     at = line(raw)
-    cause = Cause("nan-inf", "trend/loss-nan", "loss becomes NaN", at, step=1433, summary="Loss is NaN from step 1433 on")
+    cause = Cause("nan-inf", "trend/other", "loss becomes NaN", at, step=1433, summary="Loss is NaN from step 1433 on")
     points = [point(n, 2.0 - n / 1000 if n < 1433 else math.nan) for n in range(1, 1500)]
     base = Diagnosis(
         "diverged",

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shlex
 import signal
 import sys
 import tempfile
@@ -457,7 +458,8 @@ def _fallback(request: Request, answer: dict[str, Any], seconds: float) -> dict[
     state = summary["state"] if summary else "UNKNOWN"
     failed = state in ("FAILED", "CANCELLED")
     line = f"No diagnosis was made: {why}."
-    again = f"check-failed-run {request.artifacts or request.pipeline_root or 'LOG'}"
+    folder = request.artifacts or request.pipeline_root
+    again = f"check-failed-run {shlex.quote(folder)}" if folder and "://" not in folder else "check-failed-run LOG"
     report = Report(
         run_id=request.run_id or str(uuid.uuid4()),
         timestamp=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

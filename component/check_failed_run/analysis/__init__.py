@@ -18,7 +18,7 @@ from check_failed_run.analysis.words import contributing, describe, environment,
 from check_failed_run.catalogue import by_id, exception_rules
 from check_failed_run.catalogue.model import Mark, Role
 from check_failed_run.record import RunRecord
-from check_failed_run.scanning.facts import LogFacts
+from check_failed_run.scanning.facts import LogFacts, LogLine
 
 __all__ = ["analyse"]
 
@@ -30,7 +30,7 @@ def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
     signatures = by_id()
     timeline = Timeline(facts, record, {s.id: s.marks for s in signatures.values() if s.marks is not None})
     command = _command(timeline, record)
-    settings = read_settings(facts, record, command)
+    settings, printed = read_settings(facts, record, command)
     finder = Finder(timeline, signatures, exception_rules(), num_labels=settings.get("num_labels"), task=record.task, learning_rate=settings.get("learning_rate"))
     found = finder.find()
     world = settings.get("world_size")
@@ -59,7 +59,8 @@ def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
         config=settings,
         features=features,
     )
-    _fill(diagnosis, timeline, verdict, found, ranks, judge, facts, record, command)
+    _locate(timeline, found, blamed)
+    _fill(diagnosis, timeline, verdict, found, ranks, judge, facts, record, command, printed)
     return diagnosis
 
 
@@ -131,7 +132,7 @@ def _features(primary: Cause | None, verdict: Verdict, found: Candidates, judge:
 
 
 def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Candidates, ranks: RankFacts, judge: Judge,
-          facts: list[LogFacts], record: RunRecord, command: str | None) -> None:
+          facts: list[LogFacts], record: RunRecord, command: str | None, printed: dict[str, LogLine]) -> None:
     signatures = by_id()
     primary = diagnosis.primary
     diagnosis.last_progress = last_point(timeline, primary)
@@ -148,6 +149,15 @@ def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Can
     if primary is not None:
         for item in primary.evidence[:4]:
             quote(item)
+        for item in _progress_before(timeline, primary):
+            quote(item)
+        for item in _collectives(ranks, primary):
+            quote(item)
+        for item in _wrappers(found, primary):
+            quote(item)
+        for key in _TELLING.get(primary.cls, ()):
+            if key in printed:
+                quote(Evidence(printed[key], "config"))
         related = [c for c in [*verdict.survivors, *found.confirmations] if c.cls == primary.cls and c.signature != primary.signature]
         for cause in related[:2]:
             quote(cause.evidence[0])
@@ -202,6 +212,71 @@ def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Can
     diagnosis.signals = rows[:200]
 
 
+# settings that bear on a class: their lines are quoted beside the failure
+_TELLING = {
+    "nan-inf": ("precision", "learning_rate"),
+    "optimization-divergence": ("learning_rate", "warmup"),
+}
+
+
+def _locate(timeline: Timeline, found: Candidates, primary: Cause | None) -> None:
+    """A cause that a library printed (an assert of a kernel, [Fatal] of a booster) lies where the next traceback of its process points."""
+    if primary is None or primary.location is not None or primary.at is None or primary.signature.startswith("trend/") or primary.role == "cascade":
+        return
+    log = timeline.log(primary.at.input)
+    for traceback_log, traceback in found.tracebacks:
+        if traceback_log is not log or traceback.handled or traceback.last_line < primary.at.line:
+            continue
+        if traceback.rank is not None and primary.rank is not None and traceback.rank != primary.rank:
+            continue
+        if traceback.header.line - primary.at.line > 400 or timeline.attempt(traceback.header) != primary.attempt:
+            break
+        location = next((e.location for e in traceback.exceptions if e.location), None)
+        if location is not None:
+            primary.location = location
+            primary.phase = primary.phase or next((p for p in map(phase_of, traceback.exceptions) if p), None)
+            return
+
+
+def _progress_before(timeline: Timeline, primary: Cause) -> list[Evidence]:
+    """The last metric line before the failure."""
+    if primary.at is None or primary.signature.startswith("trend/") and primary.cls != "stalled":
+        return []
+    log = timeline.log(primary.at.input)
+    points = [p for p in log.facts.metrics if p.line <= primary.at.line or primary.cls == "stalled"]
+    if not points:
+        return []
+    chosen = [points[-1]]
+    losses = [p for p in points if p.kind == "train" and p.values]
+    if losses and losses[-1] is not points[-1]:
+        chosen.append(losses[-1])
+    lines = {line.offset: line for excerpt in log.facts.excerpts for line in excerpt}
+    return [Evidence(lines[p.offset], "progress") for p in chosen if p.offset in lines]
+
+
+def _collectives(ranks: RankFacts, primary: Cause) -> list[Evidence]:
+    """One time-out per distinct collective: what the ranks were waiting in."""
+    if primary.cls != "nccl-distributed" or not ranks.timeouts:
+        return []
+    seen, quotes = set(), []
+    for rank, cause in sorted(ranks.timeouts.items()):
+        kind = tuple(cause.values.get(k) for k in ("seq", "op", "numel"))
+        if kind not in seen and len(quotes) < 5:
+            seen.add(kind)
+            quotes.append(Evidence(cause.at, f"rank {rank}"))
+    return quotes
+
+
+def _wrappers(found: Candidates, primary: Cause) -> list[Evidence]:
+    """The exception that a traceback ends with, where it is not the cause itself."""
+    if primary.exception is None or primary.at is None:
+        return []
+    for log, traceback in found.tracebacks:
+        if log.facts.name == primary.at.input and any(e.at.line == primary.exception.at.line for e in traceback.exceptions):
+            return [Evidence(e.at, "traceback") for e in traceback.exceptions[::-1] if e.at.line != primary.at.line][:2]
+    return []
+
+
 def _near_context(timeline: Timeline, found: Candidates, primary: Cause, signatures: dict) -> list:
     """Context lines of the same class, or close before the cause."""
     if primary.at is None:
@@ -240,5 +315,3 @@ def _rank_rows(ranks: RankFacts, primary: Cause | None) -> list[dict[str, Any]]:
                      "timestamp": None, "time": word.at.time if word else None, "what": word.kind if word else None})
     return rows
 
-
-_ = phase_of

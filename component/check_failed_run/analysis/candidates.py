@@ -109,7 +109,7 @@ class Finder:
         at = hit.at
         step = _int(groups.get("step"))
         if step is None:
-            step = self.steps[log.index].at(at.line, at.offset)
+            step = self.step_at(log, at)
         rank = _int(groups.get("rank"))
         return Cause(
             cls=signature.cls,
@@ -185,7 +185,7 @@ class Finder:
         rule = find_rule(self.rules, exception, worker=worker, progressed=progressed)
         short = exception.type.rsplit(".", 1)[-1]
         at = exception.at
-        step = self.steps[log.index].at(at.line, at.offset)
+        step = self.step_at(log, at)
         common = dict(
             at=at, exception=exception, step=step, rank=at.rank, attempt=self.timeline.attempt(at), location=location,
             phase=phase_of(exception), evidence=[Evidence(at, "traceback")], values={"exception": short, "message": exception.message.split("\n")[0]},
@@ -195,6 +195,21 @@ class Finder:
             return Cause(cls=cls, signature=f"exception/{short}", kind=f"{short} without a known meaning", specificity=1 if worker else 0, role="cause",
                          explanation="a data-loading worker raised it" if worker else "", **common)
         return Cause(cls=rule.cls, signature=rule.id, kind=rule.kind, specificity=rule.specificity, role="cause" if rule.cls else "cascade", explanation=rule.means, **common)
+
+    def step_at(self, log: Log, at: LogLine) -> int | None:
+        """The last step before a line: in its own log, else in the log of the run that counts steps, at the same time."""
+        step = self.steps[log.index].at(at.line, at.offset)
+        if step is not None or log.facts.metrics:
+            return step
+        moment = at.time if at.time is not None else log.time_at(at.line)
+        if moment is None:
+            return None
+        for other in self.timeline.logs:
+            if other is not log and other.times and other.facts.metrics:
+                before = [p for p in other.facts.metrics if p.step is not None and (p.time or other.time_at(p.line) or 0) <= moment]
+                if before:
+                    return before[-1].step
+        return None
 
     def _trends(self, log: Log, found: Candidates) -> None:
         from check_failed_run.catalogue.model import Mark

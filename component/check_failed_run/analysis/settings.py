@@ -49,12 +49,16 @@ _FLAG = re.compile(rf"--({_ALTERNATIVES})[ =]['\"]?([\w.+/-]{{1,80}})")
 MAX_LINES = 600  # lines from the front of each log that may hold settings
 
 
-def read_settings(facts: Iterable[LogFacts], record: RunRecord, command: str | None) -> dict[str, Any]:
-    """Canonical settings: configuration files first, then what logs print, then the command line (the last word)."""
+def read_settings(facts: Iterable[LogFacts], record: RunRecord, command: str | None) -> tuple[dict[str, Any], dict[str, LogLine]]:
+    """Canonical settings: configuration files first, then what logs print, then the command line (the last word).
+
+    The second dict holds the line that printed a setting, where a log did.
+    """
     found: dict[str, Any] = {}
     rank: dict[str, int] = {}
+    lines: dict[str, LogLine] = {}
 
-    def put(name: str, value: Any, weight: int) -> None:
+    def put(name: str, value: Any, weight: int, line: LogLine | None = None) -> None:
         key = _CANONICAL.get(name)
         if key is None:
             return
@@ -65,6 +69,10 @@ def read_settings(facts: Iterable[LogFacts], record: RunRecord, command: str | N
         order = weight * 100 - _RANK[name]
         if key not in found or order > rank[key]:
             found[key], rank[key] = value, order
+            if line is not None:
+                lines[key] = line
+            else:
+                lines.pop(key, None)
 
     for config in record.configs:
         for name, value in config.values:
@@ -75,7 +83,7 @@ def read_settings(facts: Iterable[LogFacts], record: RunRecord, command: str | N
             text = line.text
             if len(text) < 4000 and ("=" in text or ":" in text or "--" in text or ".." in text):
                 for match in _PRINTED.finditer(text):
-                    put(match[1], match[2], 1)
+                    put(match[1], match[2], 1, line)
     if command:
         for match in _FLAG.finditer(command):
             put(match[1], match[2], 3)
@@ -83,8 +91,11 @@ def read_settings(facts: Iterable[LogFacts], record: RunRecord, command: str | N
             if "=" in piece and not piece.startswith("-"):
                 name, _, value = piece.partition("=")
                 put(name.lstrip("+~"), value, 3)
+    for key in ("fp16", "bf16"):
+        if found.get(key) is True and key in lines:
+            lines["precision"] = lines[key]
     _precision(found, command or "")
-    return found
+    return found, {k: v for k, v in lines.items() if k in found}
 
 
 def _split(command: str) -> list[str]:

@@ -70,7 +70,7 @@ class Steps:
     """Steps for points that carry none: the nearest counter before them in the log."""
 
     def __init__(self, points: list[MetricPoint]):
-        self._known = [(p.line, p.offset, p.step) for p in points if p.step is not None]
+        self._known = [(p.line, p.offset, global_step(p)) for p in points if p.step is not None and not (p.kind == "eval" and p.reader == "bars")]
 
     def at(self, line: int, offset: int | None = None) -> int | None:
         last = None
@@ -81,7 +81,16 @@ class Steps:
         return last
 
     def of(self, point: MetricPoint) -> int | None:
-        return point.step if point.step is not None else self.at(point.line, point.offset)
+        return global_step(point) if point.step is not None else self.at(point.line, point.offset)
+
+
+def global_step(point: MetricPoint) -> int | None:
+    """Steps since the start of training: bars of whole epochs count from zero in each one (Lightning from epoch 0, Keras from 1)."""
+    if point.step is None or point.reader != "bars" or point.epoch is None or not point.total_steps or point.total_epochs is not None:
+        return point.step
+    if point.epoch != int(point.epoch) or point.step > point.total_steps:
+        return point.step
+    return int(point.epoch) * point.total_steps + point.step
 
 
 def find_trends(

@@ -975,3 +975,28 @@ UNKNOWN_FIXES: tuple[Fix, ...] = (
     _SURROUNDINGS,
 )
 """What to do when the evidence does not decide: only looks."""
+
+TREND_DEFAULTS: dict[str, tuple[Fix, ...]] = {
+    "trend/throughput-collapse": (
+        Fix(
+            "Profile the input side: time from batch to batch with and without the model, storage latency, CPU and GPU utilisation",
+            Change.DIAGNOSE,
+            "Tells slow data (the device idles) from a slow device (throttled, shared)",
+            "Data time and compute time of 50 steps are known; one of them has grown by the factor of the collapse",
+            time_to_try="15 min",
+            gain=0.45,
+            confidence=0.8,
+            command="py-spy dump --pid $(pgrep -o -f python); nvidia-smi --query-gpu=utilization.gpu,clocks.sm,clocks_throttle_reasons.active --format=csv",
+        ),
+        Fix(
+            "Repair what grows with time: re-read history, unbounded caches or lists, a remote store that throttles; copy the data to local disk",
+            Change.CODE,
+            "Keeps the time of a step constant",
+            "Throughput stays within 10% of its first value for 200 steps past the place where it fell",
+            time_to_try="1 h",
+            gain=0.7,
+            confidence=0.5,
+        ),
+    ),
+}
+"""Fixes for trends where the class's module brings none."""

@@ -165,10 +165,13 @@ SIGNATURES: tuple[Signature, ...] = (
             "does not have secretmanager.",
         ),
         pattern=(
-            r"(?P<principal>[\w.+-]+@[\w.-]+|Anonymous caller|User|Caller) does not have (?P<permission>\w+\.\w+\.\w+) (?:access"
+            r"(?P<principal>(?<![\w.+-])[\w.+-]{1,120}@[\w.-]+|Anonymous caller|User|Caller) does not have "
+            r"(?P<permission>\w+\.\w+\.\w+) (?:access"
+            r""
             r"|permission)(?: to (?:the )?(?P<resource>[^.\"']{1,120}))?"
             r"|[Ss]ervice account `?(?P<principal2>[^\s`]+)`? does not have .{0,120}IAM permission\(s\) to the bucket `?(?P<bucket>[^\s`]+)"
-            r"|(?P<principal3>\S+) does not have permission to access (?P<resource2>.{1,160})|(?P<principal4>\S+) should be "
+            r"|(?<!\S)(?P<principal3>\S{1,200}) does not have permission to access (?P<resource2>.{1,160})"
+            r"|(?<!\S)(?P<principal4>\S{1,200}) should be "
             r"granted access to the image (?P<image>\S+)"
         ),
         prints="Cloud Storage, BigQuery and Vertex AI, through every client (google-cloud, gcsfs, TensorFlow, TensorStore)",
@@ -260,7 +263,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="API not enabled",
         cues=("before or it is disabled", "SERVICE_DISABLED", "accessNotConfigured", "not enabled on project"),
         pattern=(
-            r"(?P<api>[\w .]+ API|\S+) has not been used in project (?P<project>\S+) before or it is disabled|SERVICE_DISABLED"
+            r"has not been used in project (?P<project>\S+) before or it is disabled|SERVICE_DISABLED"
             r"|accessNotConfigured|API \[(?P<api2>[^\]]+)\] not enabled on project"
         ),
         prints="Google Cloud APIs (403)",

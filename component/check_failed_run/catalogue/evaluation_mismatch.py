@@ -253,8 +253,9 @@ SIGNATURES: tuple[Signature, ...] = (
 )
 
 TREND_MEANS: dict[str, str] = {
-    "trend/eval-below-chance": "Evaluation is clearly below chance while training improves: predictions are systematically wrong, mostly by another "
-    "label order.",
+    "trend/eval-below-chance": (
+        "Evaluation is clearly below chance while training improves: predictions are systematically wrong, mostly by another label order."
+    ),
     "trend/eval-collapse": (
         "Training improves while evaluation collapses or stays at chance from the start, which is more than overfitting."
     ),

@@ -629,14 +629,17 @@ SIGNATURES: tuple[Signature, ...] = (
 )
 
 TREND_MEANS: dict[str, str] = {
-    "trend/nan-early": "The loss is NaN or infinite within the first 100 steps: precision, initialisation, input or the loss function itself, "
-    "rather than slow drift.",
+    "trend/nan-early": (
+        "The loss is NaN or infinite within the first 100 steps: precision, initialisation, input or the "
+        "loss function itself, rather than slow drift."
+    ),
     "trend/nan-after-stable": "The loss was finite and stable, then became NaN or infinite and stayed so.",
     "trend/nan-after-resume": (
         "The loss became NaN within a few steps after a resume, so the restored state (optimizer, scaler, precision) is suspect."
     ),
-    "trend/nan-eval-only": "The training loss stays finite while the evaluation loss is NaN: evaluation data, its precision or an empty evaluation "
-    "batch.",
+    "trend/nan-eval-only": (
+        "The training loss stays finite while the evaluation loss is NaN: evaluation data, its precision or an empty evaluation batch."
+    ),
     "trend/nan-hidden-zero": (
         "The loss is printed as 0.0 while grad_norm is NaN: the trainer's NaN filter hides a NaN loss, this is no convergence."
     ),

@@ -254,10 +254,12 @@ SIGNATURES: tuple[Signature, ...] = (
 
 TREND_MEANS: dict[str, str] = {
     "trend/divergence": "The loss turned and climbed far above its best value while it stayed finite, and did not come back.",
-    "trend/divergence-negative": "The loss falls without bound below zero while the evaluation gets no better: a term is maximised that should be "
-    "minimised.",
-    "trend/divergence-warmup": "The loss rose with the learning rate during or right after the warm-up: the peak rate is too high, or the warm-up too "
-    "short.",
+    "trend/divergence-negative": (
+        "The loss falls without bound below zero while the evaluation gets no better: a term is maximised that should be minimised."
+    ),
+    "trend/divergence-warmup": (
+        "The loss rose with the learning rate during or right after the warm-up: the peak rate is too high, or the warm-up too short."
+    ),
     "trend/divergence-after-resume": (
         "The loss climbed after a resume although it was falling before: optimizer, schedule or data order were not restored."
     ),

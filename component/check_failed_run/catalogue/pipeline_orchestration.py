@@ -270,7 +270,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "No URLs matched",
         ),
         pattern=(
-            r"No such object: (?P<path>\S+)|(?P<path2>\S+) matched no objects|exceptions\.NotFound: 404 (?:GET|POST) "
+            r"No such object: (?P<path>\S+)|(?<!\S)(?P<path2>\S{1,400}) matched no objects|exceptions\.NotFound: 404 (?:GET|POST) "
             r"https://storage\.googleapis\.com/\S+|An error occurred \((?:NoSuchKey|404|NoSuchBucket)\)"
             r"|\bBlobNotFound\b|The specified (?:key|bucket) does not exist|FileNotFoundError: .{0,120}?(?P<path3>/gcs/[^\s'\":]+)"
             r"|No URLs matched: (?P<path4>\S+)|FileNotFoundError: .{0,40}(?P<path5>gs://[^\s'\"]+)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from check_failed_run.analysis.diagnosis import Cause, Diagnosis
-from check_failed_run.catalogue.classes import CLASS_INFO, UNKNOWN_FIXES
+from check_failed_run.catalogue.classes import CLASS_INFO, TREND_DEFAULTS, UNKNOWN_FIXES
 from check_failed_run.catalogue.model import Change, Fix
 from check_failed_run.planning import commands, policy
 from check_failed_run.planning.policy import Retry, Risk
@@ -143,6 +143,7 @@ def _own_fixes(cause: Cause) -> tuple[tuple[Fix, ...], str]:
             return rule.fixes, "exception"
     if cause.signature.startswith("trend/"):
         short = cause.signature.removeprefix("trend/")
+        family = f"trend/{short.split('-', 1)[0]}-"
         for module in dict.fromkeys((cause.cls.replace("-", "_"), "nan_inf", "optimization_divergence", "evaluation_mismatch", "stalled")):
             try:
                 trends = getattr(importlib.import_module(f"check_failed_run.catalogue.{module}"), "TREND_FIXES", {})
@@ -151,6 +152,10 @@ def _own_fixes(cause: Cause) -> tuple[tuple[Fix, ...], str]:
             for key in (cause.signature, short):
                 if trends.get(key):
                     return tuple(trends[key]), "trend"
+            if near := next((trends[key] for key in trends if key.startswith(family)), None):
+                return tuple(near), "trend"
+        if cause.signature in TREND_DEFAULTS:
+            return TREND_DEFAULTS[cause.signature], "trend"
     return (), "class"
 
 
@@ -248,8 +253,19 @@ def _unknown_fixes(diagnosis: Diagnosis, values: dict[str, str]) -> list[Planned
     return fixes
 
 
+# A fix that names the new value can be written into the run's own command.
+_VARIANTS = (
+    ("learning_rate_tenth", "{command_lr_tenth}"),
+    ("learning_rate_half", "{command_lr_half}"),
+    ("batch_size_half", "{command_batch_half}"),
+)
+
+
 def _fill_fix(fix: Fix, values: dict[str, str], confidence: float, source: str) -> PlannedFix:
-    command = fill_command(fix.command, values) if fix.command else None
+    template = fix.command
+    if template is None and fix.change is Change.HYPERPARAMETER:
+        template = next((variant for name, variant in _VARIANTS if "{" + name + "}" in fix.action), None)
+    command = fill_command(template, values) if template else None
     return PlannedFix(
         action=fill(fix.action, values),
         change=fix.change,

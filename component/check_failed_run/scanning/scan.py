@@ -152,7 +152,8 @@ class Scanner:
                 continue
             table = facts.signatures.setdefault(signature.id, SignatureFacts())
             table.count += 1
-            hit = Hit(signature.id, item, tuple((k, v) for k, v in match.groupdict().items() if v is not None))
+            # alternatives of one pattern cannot share a group name: path2 is another place of path
+            hit = Hit(signature.id, item, tuple((k.rstrip("0123456789"), v) for k, v in match.groupdict().items() if v is not None))
             if len(table.first) < KEEP:
                 table.first.append(hit)
             else:
