@@ -32,7 +32,7 @@ COMMON_WORDS = frozenset(
 GROUPS = frozenset(
     """interface threshold peer step epoch rank ranks path size value key host port code signal pid device permission principal metric region image
     command seq op numel numel_out timeout seconds joined expected attempt name kind count limit total free used label
-    low high worker resource service project account role type address interface version required found module package
+    low high worker resource service project account role type address tasks replica interface version required found module package
     option allowed choices shape other task job node state reason quota bucket url status message axis dim dtype percent
     component artifact parameter zone machine accelerator user group line column index classes length maximum field
     requested available unit process parent api scale old new layer file expected_size actual_size got want peer""".split()

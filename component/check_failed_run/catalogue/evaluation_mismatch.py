@@ -93,12 +93,12 @@ SIGNATURES: tuple[Signature, ...] = (
             "train/test overlap",
         ),
         pattern=(
-            r"(?P<count>[1-9][\d,]*)(?: \w+){0,4}(?: are)? also in (?:the )?train|(?P<count2>[1-9][\d,]*) training examples? also "
+            r"\b(?P<count>[1-9][\d,]{0,12})(?: [a-z]{1,20}){0,5} also in (?:the )?train|\b(?P<count2>[1-9][\d,]{0,12}) training examples? also "
             r"in (?:the )?(?:evaluation|eval|dev)"
-            r"|(?P<count3>[1-9][\d,]*) .{0,40}(?:overlap (?:with the train|between train)|in both (?:the )?train|shared between "
+            r"|\b(?P<count3>[1-9][\d,]{0,12}) .{0,40}?(?:overlap (?:with the train|between train)|in both (?:the )?train|shared between "
             r"(?:the )?train|appear in both)"
-            r"|(?:overlap (?:with the train\w*|between train\w* and \w+)|train/(?:val|test) "
-            r"overlap)[^\d\n]{0,30}(?P<count4>[1-9][\d,]*)|\b(?:data |target )?(?:leak|leakage) detected\b"
+            r"|(?:overlap (?:with the train\w{0,10}|between train\w{0,10} and \w{1,20})|train/(?:val|test) "
+            r"overlap)[^\d\n]{0,30}(?P<count4>[1-9][\d,]{0,12})|\b(?:data |target )?(?:leak|leakage) detected\b"
         ),
         unless=r"(?i)\bno (?:data |target )?leak|\b0 leak|checking|memory leak|resource leak",
         prints="spaCy debug data ('80 training examples also in evaluation data'), corpus and split checks",

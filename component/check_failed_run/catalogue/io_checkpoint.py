@@ -390,9 +390,9 @@ SIGNATURES: tuple[Signature, ...] = (
         pattern=(
             r"PermissionError: \[Errno 13\] Permission denied: '(?P<path>[^'\n]+)'"
             r"|(?:strerror|error message)\s*[:=] '?Permission denied|Permission denied \(os error 13\)"
-            r"|[Oo]pening (?P<path2>\S+) failed: Permission denied|(?P<path3>/\S+); Permission denied"
+            r"|[Oo]pening (?P<path2>\S{1,400}) failed: Permission denied|(?<!\S)(?P<path3>/\S{1,400}); Permission denied"
             r"|(?:cp|mv|mkdir|touch|tar|rsync|tee): .{0,200}: Permission denied"
-            r"|[Mm]odel file (?P<path4>\S+) is not available for writes"
+            r"|[Mm]odel file (?P<path4>\S{1,400}) is not available for writes"
             r"|PermissionError: \[Errno 1\] Operation not permitted: '(?P<path5>[^'\n]+)'"
         ),
         unless=r"docker\.sock|/dev/(?:nvidia|kfd|dri|infiniband)|publickey|googleapis|storage\.objects",

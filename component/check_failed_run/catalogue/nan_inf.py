@@ -280,7 +280,7 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         pattern=(
             r"[Mm]inimum loss scale reached(?: \((?P<value>[\d.e-]+)\))?|[Ll]oss scale already at minimum|loss scale reached minimum"
-            r"|(?P<count>\d+) consecutive overflows?|loss scal\w+ caused non-finite gradients"
+            r"|\b(?P<count>\d{1,9}) consecutive overflows?|loss scal\w{1,12} caused non-finite gradients"
         ),
         unless=r"min_loss_scale\s*[:=]",
         prints="fairseq dynamic_loss_scaler (FloatingPointError), deepspeed fp16 loss_scaler, apex and Megatron grad scalers",

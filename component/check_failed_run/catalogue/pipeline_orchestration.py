@@ -299,7 +299,7 @@ SIGNATURES: tuple[Signature, ...] = (
         fixes=(CHECK_INPUT, RERUN_INPUT),
         specificity=2,
         fatal=True,
-        outranks=("config-error/missing-file", "exception/", "pipeline-orchestration/replica-exited"),
+        outranks=("exception/", "pipeline-orchestration/replica-exited"),
     ),
     Signature(
         id="pipeline-orchestration/timeout",
@@ -515,7 +515,7 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         pattern=(
             r"BackoffLimitExceeded|has reached the specified backoff limit|CrashLoopBackOff|[Bb]ack-off restarting failed "
-            r"container|ERROR: build step (?P<step>\d+) .{0,200}failed|\bError \(exit code (?P<code>\d+)\)"
+            r"container|ERROR: build step \d+ .{0,200}failed|\bError \(exit code (?P<code>\d+)\)"
             r"|AirflowException: Bash command failed|PyTorchJob(?:Failed| \S+ is failed because)|Job \S+ is (?:failed|failing) because"
         ),
         prints="Kubernetes jobs and kubelet, Cloud Build, Argo, Airflow, Kubeflow training operator",
