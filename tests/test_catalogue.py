@@ -11,6 +11,7 @@ import time
 import warnings
 
 import pytest
+
 from check_failed_run import catalogue
 from check_failed_run.catalogue.model import CLASSES, Mark, Role
 

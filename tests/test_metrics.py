@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from check_failed_run.scanning import metrics
 from check_failed_run.scanning.facts import LogLine
 from check_failed_run.scanning.metrics import PREFILTER, MetricReader, parse_number
-from hypothesis import given
-from hypothesis import strategies as st
 
 SAMPLES = [(reader, lines, expected) for reader, samples in metrics._READERS.items() for lines, expected in samples]
 FIELDS = ("step", "epoch", "total_steps", "total_epochs", "kind")

@@ -6,6 +6,7 @@ import re
 import shlex
 
 import pytest
+
 from check_failed_run.analysis.diagnosis import Cause, Diagnosis
 from check_failed_run.catalogue.classes import CLASS_INFO, UNKNOWN_FIXES
 from check_failed_run.catalogue.model import CLASSES, Change, Fix

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from check_failed_run.report.redact import clean, redact_text, redact_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from check_failed_run.report.redact import clean, redact_text, redact_value
 
 A40 = "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7b"
 HEX40 = "0123456789abcdef0123456789abcdef01234567"

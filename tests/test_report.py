@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from check_failed_run.analysis.diagnosis import Cause, Diagnosis, Evidence
 from check_failed_run.planning.fixes import plan
 from check_failed_run.publish import files

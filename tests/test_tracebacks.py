@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from check_failed_run.scanning.facts import LogLine
-from check_failed_run.scanning.tracebacks import MAX_FRAMES, is_user_file, read_tracebacks
 from hypothesis import given
 from hypothesis import strategies as st
+
+from check_failed_run.scanning.facts import LogLine
+from check_failed_run.scanning.tracebacks import MAX_FRAMES, is_user_file, read_tracebacks
 
 
 def lines(text: str, rank: int | None = None, source: str | None = None) -> list[LogLine]:

@@ -30,7 +30,7 @@ class Misuse(click.UsageError):
 @click.option("--framework", type=click.Choice(FRAMEWORKS), help="What trained, where the log does not show it.")
 @click.option("--task", type=click.Choice(TASKS), help="What is trained; sets what a plausible loss and metric are.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Read only the last N lines of each log.")
-@click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("."), show_default=True, help="Where check-failed-run.json is written.")
+@click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help="Where check-failed-run.json is written; default: the current folder.")
 @click.option("--run-id", metavar="ID", help="run_id of the report; default: a new UUID.")
 @click.option("--format", "format", type=click.Choice(FORMATS), default="text", show_default=True, help="What is printed.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Print into FILE instead of standard output.")
@@ -106,11 +106,10 @@ def _run(record: Any, options: dict[str, Any]) -> int:
 
 def publish(report: Any, options: dict[str, Any]) -> None:
     """Write check-failed-run.json and print the chosen format."""
-    from check_failed_run.publish.files import PublishError, write_report, write_text
+    from check_failed_run.publish.files import PublishError, write_text
 
     try:
-        out_dir = str(options["out_dir"])
-        path = write_report(report, Path(out_dir))
+        path = _write_report(report, options)
         text = render(report, options["format"], color=options["output"] is None and _wants_color())
         if options["output"] is not None:
             write_text(options["output"], text)
@@ -119,12 +118,25 @@ def publish(report: Any, options: dict[str, Any]) -> None:
                 sys.stdout.reconfigure(encoding="utf-8", errors="replace")
             sys.stdout.write(text)
             sys.stdout.flush()
-        if options["verbose"]:
+        if options["verbose"] and path:
             click.echo(f"report: {path}", err=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except PublishError as error:
         raise Misuse(str(error)) from None
+
+
+def _write_report(report: Any, options: dict[str, Any]) -> Path | None:
+    from check_failed_run.publish.files import REPORT_NAME, PublishError, write_report
+
+    try:
+        return write_report(report, options["out_dir"] or Path("."))
+    except PublishError as error:
+        if options["out_dir"] is not None:
+            raise
+        # Nobody asked for this folder, and a read-only one (a mounted log folder) is no reason to keep the diagnosis back.
+        click.echo(f"{REPORT_NAME} was not written: {error}", err=True)
+        return None
 
 
 def render(report: Any, name: str, *, color: bool = False) -> str:
@@ -235,12 +247,17 @@ def signatures_command(format_: str, cls: str | None) -> int:
     return EXIT_OK
 
 
+COMPONENT = ["python3", "-m", "check_failed_run.component"]
 COMMANDS = {"explain": explain_command, "signatures": signatures_command}
 
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point. Errors of use exit with 2 and one message; nothing ends in a Python traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if args[: len(COMPONENT)] == COMPONENT:  # a runner that hands the component's command to the image's entry point
+        from check_failed_run.component import main as component
+
+        sys.exit(component(args[len(COMPONENT) :]))
     command = diagnose_command
     if args and args[0] in COMMANDS:
         command = COMMANDS[args.pop(0)]

@@ -42,10 +42,7 @@ def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
     framework = record.framework or framework_of(facts, record)
     status = _status(timeline, verdict, judge)
     primary = verdict.primary
-    if status in ("healthy", "recovered", "running"):
-        blamed = None
-    else:
-        blamed = primary
+    blamed = None if status in ("healthy", "recovered", "running") else primary
     features = _features(blamed, verdict, found, judge, status, facts)
     sure = confidence(features)
     decided = blamed is None or blamed.cls != "unknown"
@@ -240,7 +237,7 @@ def _locate(timeline: Timeline, found: Candidates, primary: Cause | None) -> Non
 
 def _progress_before(timeline: Timeline, primary: Cause) -> list[Evidence]:
     """The last metric line before the failure."""
-    if primary.at is None or primary.signature.startswith("trend/") and primary.cls != "stalled":
+    if primary.at is None or (primary.signature.startswith("trend/") and primary.cls != "stalled"):
         return []
     log = timeline.log(primary.at.input)
     points = [p for p in log.facts.metrics if p.line <= primary.at.line or primary.cls == "stalled"]
@@ -281,7 +278,7 @@ def _near_context(timeline: Timeline, found: Candidates, primary: Cause, signatu
     """Context lines of the same class, or close before the cause."""
     if primary.at is None:
         return []
-    near = [h for h in found.context if h.at.input == primary.at.input and (signatures[h.signature].cls in (primary.cls, "") and abs(h.at.line - primary.at.line) <= 400 or 0 <= primary.at.line - h.at.line <= 30)]
+    near = [h for h in found.context if h.at.input == primary.at.input and ((signatures[h.signature].cls in (primary.cls, "") and abs(h.at.line - primary.at.line) <= 400) or 0 <= primary.at.line - h.at.line <= 30)]
     picked: dict[str, Any] = {}
     for hit in sorted(near, key=lambda h: abs(h.at.line - primary.at.line)):
         picked.setdefault(hit.signature, hit)

@@ -146,9 +146,8 @@ class Judge:
         """The run went on after this fault: later steps by the same process, or the run's own word that it ended well."""
         key = self.timeline.key(cause.at)
         signature = self.signatures.get(cause.signature)
-        if last_end is not None and key < last_end:
-            if not (self.dies(cause) and self._only_buffered(cause)):
-                return True
+        if last_end is not None and key < last_end and not (self.dies(cause) and self._only_buffered(cause)):
+            return True
         log = self.timeline.log(cause.at.input)
         recovery = [h for h in self.timeline.marks(log, Mark.RECOVERED) if h.at.line >= cause.at.line and log.attempt_at(h.at.line) == cause.attempt]
         if self.dies(cause) and not recovery:
@@ -163,7 +162,7 @@ class Judge:
             later = {p.step for p in after if p.step is not None and p.step > top}
             advanced = len(later) >= 2 or (not later and len([p for p in after if p.step is None and p.kind == "train"]) >= 3)
         if signature is not None and signature.fatal and not recovery:
-            return advanced and len(after) >= 5 and cause.exception is None and not signature.cls == "process-crash"
+            return advanced and len(after) >= 5 and cause.exception is None and signature.cls != "process-crash"
         return advanced
 
     def _only_buffered(self, cause: Cause) -> bool:

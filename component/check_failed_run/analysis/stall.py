@@ -7,6 +7,7 @@ together with a moment of looking.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ def find_stall(timeline: Timeline, now: float | None, *, interrupted: LogLine | 
         return Stall(None, quiet, [*watched[-2:]], "training never starts: the run waits", 2)
     if interrupted is not None and last is not None and total is not None:
         return Stall(last, quiet, [*quotes, interrupted], f"progress stops at {where}{of} and the user interrupts the run", 1)
-    short = last is not None and (total is not None and last.step is not None or epochs is not None and last.epoch is not None)
+    short = last is not None and ((total is not None and last.step is not None) or (epochs is not None and last.epoch is not None))
     if short and timeline.logs and not any(log.companion is False and log is not main and log.facts.metrics for log in timeline.logs):
         goal = of or (f" of {epochs:g} epochs" if epochs is not None else "")
         final = _final_line(main)
@@ -97,10 +98,7 @@ def _advances(points: list[MetricPoint]) -> list[MetricPoint]:
         number = value[0] * 1e9 + (value[1] if value[1] is not None else point.line)
         if point.step is not None and point.epoch is None:
             number = point.step
-        if key not in best or number > best[key]:
-            best[key] = number
-            result.append(point)
-        elif point.step is not None and point.step < 0.5 * best[key]:  # a new epoch's counter
+        if key not in best or number > best[key] or (point.step is not None and point.step < 0.5 * best[key]):
             best[key] = number
             result.append(point)
     return result
@@ -108,7 +106,7 @@ def _advances(points: list[MetricPoint]) -> list[MetricPoint]:
 
 def _interval(log: Log, points: list[MetricPoint]) -> float | None:
     times = [t for t in ((p.time or log.time_at(p.line)) for p in points) if t is not None]
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
+    gaps = [b - a for a, b in itertools.pairwise(times) if b > a]
     return statistics.median(gaps) if len(gaps) >= 3 else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from dataclasses import dataclass, field
 
 from check_failed_run.catalogue.model import Mark
@@ -74,9 +75,7 @@ class Timeline:
                 line = hit.at.line
                 died = any(starts[-1] <= d < line for d in deaths)
                 # a new start after a death, or after training that had already begun
-                if died and line > starts[-1] + 1:
-                    starts.append(line)
-                elif line > starts[-1] + 1 and sum(starts[-1] <= p < line for p in progress) >= 2 and hit.group("restart") is not None:
+                if (died and line > starts[-1] + 1) or (line > starts[-1] + 1 and sum(starts[-1] <= p < line for p in progress) >= 2 and hit.group("restart") is not None):
                     starts.append(line)
             log.attempt_starts = starts
         # several whole runs in several files: earlier, non-overlapping ones are earlier attempts
@@ -88,7 +87,7 @@ class Timeline:
                 order = sorted(whole, key=lambda log: (log.source.attempt, log.index))
             elif all(log.times for log in whole):
                 order = sorted(whole, key=lambda log: log.times[0])
-                if any(a.times[-1] > b.times[0] + 60 for a, b in zip(order, order[1:], strict=False)):
+                if any(a.times[-1] > b.times[0] + 60 for a, b in itertools.pairwise(order)):
                     return
             else:
                 return

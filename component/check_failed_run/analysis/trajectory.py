@@ -6,6 +6,7 @@ module constants with their reason. Only sustained behaviour counts: one bad val
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import defaultdict
@@ -312,7 +313,7 @@ def _never_learned(series: dict[str, Series], steps: Steps, num_labels: int | No
 
 def _noise(values: list[float]) -> float:
     """Median absolute step-to-step change."""
-    return statistics.median([abs(b - a) for a, b in zip(values, values[1:], strict=False)]) if len(values) > 2 else 0.0
+    return statistics.median([abs(b - a) for a, b in itertools.pairwise(values)]) if len(values) > 2 else 0.0
 
 
 # slowdown -----------------------------------------------------------------------------------------
@@ -339,7 +340,7 @@ def _slowdown(series: dict[str, Series], steps: Steps) -> list[Trend]:
     stamped = [(p, p.time) for p in series["loss"].points if p.time is not None and p.step is not None] if "loss" in series else []
     if len(stamped) >= 10:
         cost, at = [], []
-        for (a, ta), (b, tb) in zip(stamped, stamped[1:], strict=False):
+        for (a, ta), (b, tb) in itertools.pairwise(stamped):
             if b.step > a.step and tb >= ta:
                 cost.append((tb - ta) / (b.step - a.step))
                 at.append(b)

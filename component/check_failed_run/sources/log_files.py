@@ -130,7 +130,7 @@ def _add_file(path: Path, name: str, record: RunRecord, last: int | None, *, nam
     try:
         info = path.stat()
         if stat.S_ISFIFO(info.st_mode) and named:
-            _add_stream(open(path, "rb", buffering=0), name, record, last)
+            _add_stream(path.open("rb", buffering=0), name, record, last)
             return
         if not stat.S_ISREG(info.st_mode):
             record.skipped.append(SkippedInput(name, "not a regular file"))
@@ -185,7 +185,7 @@ def _add_stream(stream: Any, name: str, record: RunRecord, last: int | None) -> 
 
 
 def _open(path: Path) -> Any:
-    stream = open(path, "rb", buffering=0)
+    stream = path.open("rb", buffering=0)
     suffix = path.suffix.lower()
     return _Unpacked(stream, suffix) if suffix in PACKED else stream
 
