@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Report", "diagnose", "exit_handler"]
+__all__ = ["Report", "diagnose", "exit_handler", "read"]
 
 
 def __getattr__(name: str) -> Any:
     # loaded when used: the local command must not pay for what it does not need
-    if name == "diagnose":
-        from check_failed_run.api import diagnose
+    if name in ("diagnose", "read"):
+        from check_failed_run import api
 
-        return diagnose
+        return getattr(api, name)
     if name == "Report":
         from check_failed_run.report.model import Report
 

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import time as clock
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from check_failed_run.record import RunRecord
 from check_failed_run.report.model import Report
 from check_failed_run.scanning.facts import LogFacts
 from check_failed_run.scanning.matcher import Matcher
+
+
+def read(inputs: Sequence[str], *, last: int | None = None, framework: str | None = None, task: str | None = None) -> RunRecord:
+    """What the named files, folders and globs hold, as one run.
+
+    Args:
+        inputs: paths and globs; ``-`` for standard input.
+        last: read only the last N lines of each log.
+        framework, task: as on the command line.
+
+    Raises:
+        InputError: an input cannot be read or holds no log; the message says what to do.
+    """
+    from check_failed_run.sources.log_files import collect, shorten_names
+
+    record = RunRecord(framework=framework, task=task)
+    collect(list(inputs), record, last=last)
+    shorten_names(record)
+    return record
 
 
 def scan(record: RunRecord, *, matcher: Matcher | None = None, progress: Callable[[str, int], None] | None = None) -> list[LogFacts]:
