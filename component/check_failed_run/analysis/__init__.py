@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from check_failed_run.analysis import evidence
 from check_failed_run.analysis.candidates import Candidates, Finder, phase_of
 from check_failed_run.analysis.classify import Judge, Verdict
 from check_failed_run.analysis.confidence import confidence
@@ -13,7 +15,7 @@ from check_failed_run.analysis.ruled_out import rule_out
 from check_failed_run.analysis.settings import read_settings
 from check_failed_run.analysis.stall import find_stall
 from check_failed_run.analysis.timeline import Timeline
-from check_failed_run.analysis.trajectory import series_of
+from check_failed_run.analysis.trajectory import number_steps, series_of
 from check_failed_run.analysis.words import contributing, describe, environment, framework_of, last_point
 from check_failed_run.catalogue import by_id, exception_rules
 from check_failed_run.catalogue.model import Mark, Role
@@ -22,15 +24,16 @@ from check_failed_run.scanning.facts import LogFacts, LogLine
 
 __all__ = ["analyse"]
 
-MAX_EVIDENCE = 12
-
 
 def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
     """Diagnose one run from the facts of its logs and what the sources know about it."""
     signatures = by_id()
-    timeline = Timeline(facts, record, {s.id: s.marks for s in signatures.values() if s.marks is not None})
+    marks = {s.id: s.marks for s in signatures.values() if s.marks is not None}
+    timeline = Timeline(facts, record, marks)
     command = _command(timeline, record)
     settings, printed = read_settings(facts, record, command)
+    facts = [replace(f, metrics=number_steps(f.metrics, settings.get("logging_steps"))) for f in facts]
+    timeline = Timeline(facts, record, marks)
     finder = Finder(timeline, signatures, exception_rules(), num_labels=settings.get("num_labels"), task=record.task, learning_rate=settings.get("learning_rate"))
     found = finder.find()
     world = settings.get("world_size")
@@ -56,7 +59,8 @@ def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
         config=settings,
         features=features,
     )
-    _locate(timeline, found, blamed)
+    _locate(timeline, found, blamed, status)
+    _first_step(timeline, blamed)
     _fill(diagnosis, timeline, verdict, found, ranks, judge, facts, record, command, printed)
     return diagnosis
 
@@ -97,7 +101,7 @@ def _status(timeline: Timeline, verdict: Verdict, judge: Judge) -> str:
         return "recovered"
     if primary.status:
         errors = [c for c in [*verdict.survivors, *verdict.followed] if judge.fatal(c) and not c.signature.startswith("trend/")]
-        if primary.signature.startswith("trend/") and primary.status in ("diverged", "degraded") and errors and primary.cls in ("nan-inf", "optimization-divergence"):
+        if not judge.fatal(primary) and primary.status in ("diverged", "degraded") and errors and primary.cls in ("nan-inf", "optimization-divergence"):
             return "crashed"
         return primary.status
     if primary.cls == "stalled":
@@ -135,48 +139,10 @@ def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Can
     diagnosis.last_progress = last_point(timeline, primary)
     describe(diagnosis, timeline, verdict, found, ranks, signatures)
     diagnosis.contributing = contributing(diagnosis, found, verdict, ranks, signatures, record)
-    seen: set[tuple[str, int, int]] = set()
-
-    def quote(item: Evidence) -> None:
-        key = (item.at.input, item.at.line, item.at.offset)
-        if key not in seen and item.at.raw and len(diagnosis.evidence) < MAX_EVIDENCE:
-            seen.add(key)
-            diagnosis.evidence.append(item)
-
     if primary is not None:
-        for item in primary.evidence[:4]:
-            quote(item)
-        for item in _progress_before(timeline, primary):
-            quote(item)
-        for item in _collectives(ranks, primary):
-            quote(item)
-        for item in _wrappers(found, primary):
-            quote(item)
-        for key in _TELLING.get(primary.cls, ()):
-            if key in printed:
-                quote(Evidence(printed[key], "config"))
-        related = [c for c in [*verdict.survivors, *found.confirmations] if c.cls == primary.cls and c.signature != primary.signature]
-        for cause in related[:2]:
-            quote(cause.evidence[0])
-        for hit in _near_context(timeline, found, primary, signatures):
-            quote(Evidence(hit.at, hit.signature))
-        distinct = {}
-        for cause in [*verdict.survivors, *verdict.followed]:
-            distinct.setdefault(cause.signature, cause)
-        for cause in list(distinct.values())[:5]:
-            quote(cause.evidence[0])
-        for name in sorted({h.signature for h in found.context}):
-            hit = next(h for h in found.context if h.signature == name)
-            if signatures[name].cls == primary.cls:
-                quote(Evidence(hit.at, name))
+        diagnosis.evidence = evidence.of_failure(primary, timeline, verdict, found, ranks, signatures, printed)
     else:
-        for log in timeline.logs:
-            for hit in [*timeline.marks(log, Mark.END_OK)[-2:], *timeline.marks(log, Mark.EARLY_STOP)[-1:], *timeline.marks(log, Mark.RESUMED)[-1:]]:
-                quote(Evidence(hit.at, hit.signature))
-        for cause in verdict.recovered[:3]:
-            quote(cause.evidence[0])
-        for hit in found.context[:2]:
-            quote(Evidence(hit.at, hit.signature))
+        diagnosis.evidence = evidence.of_quiet_run(timeline, verdict, found)
     distinct_secondary: dict[str, Cause] = {}
     for cause in [*verdict.survivors, *verdict.followed]:
         if cause.cls and cause.cls != (primary.cls if primary else None) and cause.cls != "unknown":
@@ -209,16 +175,10 @@ def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Can
     diagnosis.signals = rows[:200]
 
 
-# settings that bear on a class: their lines are quoted beside the failure
-_TELLING = {
-    "nan-inf": ("precision", "learning_rate"),
-    "optimization-divergence": ("learning_rate", "warmup"),
-}
-
-
-def _locate(timeline: Timeline, found: Candidates, primary: Cause | None) -> None:
+def _locate(timeline: Timeline, found: Candidates, primary: Cause | None, status: str) -> None:
     """A cause that a library printed (an assert of a kernel, [Fatal] of a booster) lies where the next traceback of its process points."""
-    if primary is None or primary.location is not None or primary.at is None or primary.signature.startswith("trend/") or primary.role == "cascade":
+    trend = primary is not None and primary.signature.startswith("trend/")
+    if primary is None or primary.location is not None or primary.at is None or (trend and status != "crashed") or primary.role == "cascade":
         return
     log = timeline.log(primary.at.input)
     for traceback_log, traceback in found.tracebacks:
@@ -226,7 +186,7 @@ def _locate(timeline: Timeline, found: Candidates, primary: Cause | None) -> Non
             continue
         if traceback.rank is not None and primary.rank is not None and traceback.rank != primary.rank:
             continue
-        if traceback.header.line - primary.at.line > 400 or timeline.attempt(traceback.header) != primary.attempt:
+        if (traceback.header.line - primary.at.line > 400 and not trend) or timeline.attempt(traceback.header) != primary.attempt:
             break
         location = next((e.location for e in traceback.exceptions if e.location), None)
         if location is not None:
@@ -235,54 +195,12 @@ def _locate(timeline: Timeline, found: Candidates, primary: Cause | None) -> Non
             return
 
 
-def _progress_before(timeline: Timeline, primary: Cause) -> list[Evidence]:
-    """The last metric line before the failure."""
-    if primary.at is None or (primary.signature.startswith("trend/") and primary.cls != "stalled"):
-        return []
-    log = timeline.log(primary.at.input)
-    points = [p for p in log.facts.metrics if p.line <= primary.at.line or primary.cls == "stalled"]
-    if not points:
-        return []
-    chosen = [points[-1]]
-    losses = [p for p in points if p.kind == "train" and p.values]
-    if losses and losses[-1] is not points[-1]:
-        chosen.append(losses[-1])
-    lines = {line.offset: line for excerpt in log.facts.excerpts for line in excerpt}
-    return [Evidence(lines[p.offset], "progress") for p in chosen if p.offset in lines]
-
-
-def _collectives(ranks: RankFacts, primary: Cause) -> list[Evidence]:
-    """One time-out per distinct collective: what the ranks were waiting in."""
-    if primary.cls != "nccl-distributed" or not ranks.timeouts:
-        return []
-    seen, quotes = set(), []
-    for rank, cause in sorted(ranks.timeouts.items()):
-        kind = tuple(cause.values.get(k) for k in ("seq", "op", "numel"))
-        if kind not in seen and len(quotes) < 5:
-            seen.add(kind)
-            quotes.append(Evidence(cause.at, f"rank {rank}"))
-    return quotes
-
-
-def _wrappers(found: Candidates, primary: Cause) -> list[Evidence]:
-    """The exception that a traceback ends with, where it is not the cause itself."""
-    if primary.exception is None or primary.at is None:
-        return []
-    for log, traceback in found.tracebacks:
-        if log.facts.name == primary.at.input and any(e.at.line == primary.exception.at.line for e in traceback.exceptions):
-            return [Evidence(e.at, "traceback") for e in traceback.exceptions[::-1] if e.at.line != primary.at.line][:2]
-    return []
-
-
-def _near_context(timeline: Timeline, found: Candidates, primary: Cause, signatures: dict) -> list:
-    """Context lines of the same class, or close before the cause."""
-    if primary.at is None:
-        return []
-    near = [h for h in found.context if h.at.input == primary.at.input and ((signatures[h.signature].cls in (primary.cls, "") and abs(h.at.line - primary.at.line) <= 400) or 0 <= primary.at.line - h.at.line <= 30)]
-    picked: dict[str, Any] = {}
-    for hit in sorted(near, key=lambda h: abs(h.at.line - primary.at.line)):
-        picked.setdefault(hit.signature, hit)
-    return list(picked.values())[:4]
+def _first_step(timeline: Timeline, primary: Cause | None) -> None:
+    """A failure inside the training loop before any step was logged is one of step 0."""
+    if primary is None or primary.step is not None or primary.phase not in ("forward", "backward", "optimizer", "data-loading", "evaluation"):
+        return
+    if not any(p.step is not None or p.kind in ("train", "eval") for log in timeline.logs for p in timeline.points(log, log.last_attempt())):
+        primary.step = 0
 
 
 def _series(timeline: Timeline, primary: Cause | None) -> dict:

@@ -32,6 +32,7 @@ class Candidates:
     cascades: list[Cause] = field(default_factory=list)
     confirmations: list[Cause] = field(default_factory=list)
     context: list[Hit] = field(default_factory=list)
+    handled: list[Cause] = field(default_factory=list)  # what a thread or handler only logged: first signs, never the cause by themselves
     trends: dict[int, list[Trend]] = field(default_factory=dict)  # by log index
     tracebacks: list[tuple[Log, Traceback]] = field(default_factory=list)
 
@@ -139,9 +140,12 @@ class Finder:
             chosen, pairs = self._root(traceback, at_line)
             for exception in traceback.exceptions:
                 where[exception.at.line] = "claimed"
-            if traceback.handled or traceback.exceptions[-1].type.rsplit(".", 1)[-1] in NO_FAILURE_TYPES:
-                continue
             causes = [(s, h) for s, h in pairs if s.role is Role.CAUSE]
+            if traceback.handled:
+                found.handled += [self._cause(log, s, h, chosen) for s, h in causes]
+                continue
+            if traceback.exceptions[-1].type.rsplit(".", 1)[-1] in NO_FAILURE_TYPES:
+                continue
             others = [(s, h) for s, h in pairs if s.role is Role.CASCADE]
             location = chosen.location or next((e.location for e in traceback.exceptions if e.location), None)
             if causes:
@@ -202,8 +206,10 @@ class Finder:
         if step is not None or log.facts.metrics:
             return step
         moment = at.time if at.time is not None else log.time_at(at.line)
-        if moment is None:
-            return None
+        counting = max(self.timeline.logs, key=lambda item: len(item.facts.metrics))
+        if moment is None or not counting.times:
+            # no clock to compare: the other ranks' last step is where this one stopped them
+            return self.steps[counting.index].at(counting.facts.lines) if not log.companion or log.facts.tracebacks else None
         for other in self.timeline.logs:
             if other is not log and other.times and other.facts.metrics:
                 before = [p for p in other.facts.metrics if p.step is not None and (p.time or other.time_at(p.line) or 0) <= moment]

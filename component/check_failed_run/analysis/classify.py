@@ -6,19 +6,21 @@ only when nothing else is there; of causes, the earliest one that explains the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from check_failed_run.analysis.candidates import Candidates
-from check_failed_run.analysis.diagnosis import Cause
+from check_failed_run.analysis.diagnosis import Cause, Evidence
 from check_failed_run.analysis.ranks import RankFacts
 from check_failed_run.analysis.timeline import Timeline
+from check_failed_run.analysis.trajectory import is_score
 from check_failed_run.catalogue.model import Mark, Signature
 from check_failed_run.scanning.facts import Hit
 
 SILENT_TRENDS = ("evaluation-mismatch", "stalled", "optimization-divergence")
 """Classes whose trends count only where nothing stopped the run."""
 
-NEAR_END = 60  # lines
+ANNOUNCED = 5  # lines between the word that a checkpoint is saved and the traceback of the save
 
 
 @dataclass(slots=True)
@@ -87,6 +89,8 @@ class Judge:
             if origin and (primary.phase == "checkpoint-load" or "truncat" in primary.signature or "archive" in primary.signature or "corrupt" in primary.signature):
                 primary = origin[0]
                 verdict.notes.append("the earlier attempt left the checkpoint that this attempt could not read")
+        if primary is not None and primary.role == "cause" and not primary.signature.startswith("trend/"):
+            self._first_sign(primary, open_errors)
         verdict.primary = primary
         verdict.survivors = [c for c in [*open_errors, *trends] if c is not primary]
         verdict.followed = [c for c in cascades if c is not primary]
@@ -146,6 +150,8 @@ class Judge:
         """The run went on after this fault: later steps by the same process, or the run's own word that it ended well."""
         key = self.timeline.key(cause.at)
         signature = self.signatures.get(cause.signature)
+        if cause.cls == "evaluation-mismatch" and cause.exception is None:
+            return not self._too_good(cause)  # the run goes on either way: what counts is whether its scores show it
         if last_end is not None and key < last_end and not (self.dies(cause) and self._only_buffered(cause)):
             return True
         log = self.timeline.log(cause.at.input)
@@ -164,6 +170,13 @@ class Judge:
         if signature is not None and signature.fatal and not recovery:
             return advanced and len(after) >= 5 and cause.exception is None and signature.cls != "process-crash"
         return advanced
+
+    def _too_good(self, cause: Cause) -> bool:
+        """Evaluation scores after this line are next to perfect."""
+        points = [p for log in self.timeline.logs for p in log.facts.metrics if log.facts.name != cause.at.input or p.line > cause.at.line]
+        scores = [v for p in points for n, v in p.values if n.startswith("eval_") and is_score(n)]
+        top = 100.0 if scores and max(scores) > 1.5 else 1.0
+        return bool(scores) and max(scores) >= 0.98 * top
 
     def _only_buffered(self, cause: Cause) -> bool:
         """Standard output that was flushed at exit stands after the traceback of the process that wrote it."""
@@ -195,6 +208,27 @@ class Judge:
                 return trend
         return first
 
+    def _first_sign(self, cause: Cause, errors: list[Cause]) -> None:
+        """Move the failure point to the line of the same fault that came first: a quieter one, or one that a thread only logged."""
+        early = [c for c in errors if c is not cause and c.cls == cause.cls and c.specificity >= 2 and not c.signature.startswith("trend/")]
+        early += [c for c in self.found.handled if c.cls == cause.cls and c.specificity >= 2]
+        early = [c for c in early if c.at.input == cause.at.input and c.attempt == cause.attempt and c.rank == cause.rank and self.timeline.key(c.at) < self.timeline.key(cause.at)]
+        for other in sorted(early, key=lambda c: self.timeline.key(c.at)):
+            if self._same_episode(other, cause):
+                cause.evidence.insert(1, Evidence(cause.at, cause.signature))
+                cause.evidence[0] = other.evidence[0]
+                cause.at, cause.step = other.at, other.step
+                return
+
+    def _same_episode(self, a: Cause, b: Cause) -> bool:
+        """Nothing between them shows the fault gone: no training progress, or for a file system no checkpoint saved."""
+        if b.cls != "io-checkpoint":
+            return not self._progress_between(a, b)
+        log = self.timeline.log(a.at.input)
+        stack = b.exception.frames if b.exception is not None else ()
+        before = b.at.line - 2 * len(stack) - ANNOUNCED  # "saving checkpoint to ..." is also printed before a save that fails
+        return not any(a.at.line < h.at.line < before for h in self.timeline.marks(log, Mark.CHECKPOINT_SAVED))
+
     def _explains_nan(self, cause: Cause) -> bool:
         return cause.cls == "nan-inf" and cause.specificity >= 3 and cause.location is not None
 
@@ -220,7 +254,7 @@ class Judge:
         return len(inside) >= 2
 
     def _promote(self, primary: Cause | None, cascades: list[Cause], confirmations: list[Cause]) -> Cause | None:
-        """A kill with a memory record beside it ran out of memory."""
+        """A kill with a memory record beside it ran out of memory; one after host memory filled up most likely did."""
         kills = [c for c in [primary, *cascades] if c is not None and c.cls == "process-crash"]
         strong = [c for c in confirmations if c.cls]
         if strong:
@@ -230,9 +264,41 @@ class Judge:
                 chosen.step = chosen.step if chosen.step is not None else kill.step
                 chosen.rank = chosen.rank if chosen.rank is not None else kill.rank
             return chosen
-        return None
+        kill = next((k for k in kills if k.specificity <= 1), None)
+        pressure = self._memory_pressure() if kill is not None else []
+        if kill is None or not pressure:
+            return None
+        signature = self.signatures[pressure[-1].signature]
+        return replace(
+            kill, cls=signature.cls, signature=signature.id, kind=f"{signature.kind}, then a kill", role=str(signature.role), specificity=1,
+            explanation=f"{signature.means} It grew until the process was killed, and nothing else is told about the kill.",
+            not_shown="That memory was the reason: the kernel's or the scheduler's record would show it.",
+            evidence=[*kill.evidence, Evidence(pressure[-1].at, signature.id), Evidence(pressure[0].at, signature.id)],
+            values={**dict(pressure[-1].groups), **kill.values},
+        )
+
+    def _memory_pressure(self) -> list[Hit]:
+        """Context lines with host memory in use (groups ``used``, ``total``, ``percent``), where it filled up to the end."""
+        hits = [h for h in self.found.context if self.signatures[h.signature].cls == "oom" and self.timeline.attempt(h.at) == self.last]
+        hits = [h for h in hits if h.group("used") or h.group("percent")]
+        if not hits:
+            return []
+        used = [_number(h.group("used")) for h in hits]
+        total, percent = _number(hits[-1].group("total")), _number(hits[-1].group("percent"))
+        if (percent is not None and percent >= 90) or (total and used[-1] and used[-1] >= 0.85 * total):
+            return hits
+        known = [v for v in used if v is not None]
+        grown = len(known) >= 4 and known[-1] >= 1.8 * known[0] and all(b >= a for a, b in pairwise(known))
+        return hits if grown and percent is None else []
 
     def _cascade(self, cascades: list[Cause]) -> Cause:
         usable = [c for c in cascades if c.cls] or cascades
         top = max(c.specificity for c in usable)
         return min((c for c in usable if c.specificity == top), key=lambda c: self.timeline.key(c.at))
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -40,7 +40,8 @@ def read_ranks(timeline: Timeline, cascades: list[Cause], causes: list[Cause], w
         if rank is None:
             continue
         facts.ranks.add(rank)
-        if rank not in facts.timeouts:
+        known = facts.timeouts.get(rank)
+        if known is None or (known.values.get("op") is None and cause.values.get("op") is not None):
             facts.timeouts[rank] = cause
             collectives[rank] = (cause.values.get("seq"), cause.values.get("op"), cause.values.get("numel"))
     if len(collectives) >= 2:

@@ -38,11 +38,12 @@ NAMES: dict[str, tuple[str, ...]] = {
     "output_dir": ("output_dir", "out_dir", "save_dir", "output-dir", "ckpt_dir", "checkpoint_dir", "save"),
     "schedule": ("lr_scheduler_type", "lr_scheduler", "schedule", "lr-decay-style"),
     "save_total_limit": ("save_total_limit",),
+    "logging_steps": ("logging_steps", "logging-steps", "log_interval", "log-interval", "log_every_n_steps", "log_every", "steps_per_print"),
     "logging_nan_inf_filter": ("logging_nan_inf_filter",),
 }
 _CANONICAL = {name: key for key, names in NAMES.items() for name in names}
 _RANK = {name: i for names in NAMES.values() for i, name in enumerate(names)}
-_NUMERIC = {"learning_rate", "batch_size", "eval_batch_size", "grad_clip", "accumulation", "warmup", "weight_decay", "zero_stage", "num_workers", "max_steps", "epochs", "num_labels", "vocab_size", "max_length", "world_size", "save_total_limit"}
+_NUMERIC = {"learning_rate", "batch_size", "eval_batch_size", "grad_clip", "accumulation", "warmup", "weight_decay", "zero_stage", "num_workers", "max_steps", "epochs", "num_labels", "vocab_size", "max_length", "world_size", "save_total_limit", "logging_steps"}
 _ALTERNATIVES = "|".join(re.escape(n) for n in sorted(_CANONICAL, key=len, reverse=True))
 _PRINTED = re.compile(rf"(?<![\w./-])(?:--)?['\"]?({_ALTERNATIVES})['\"]?(?: {{0,20}}[:=] {{0,20}}| \.{{2,60}} ?|(?<=--)\s|\s(?=[\d.]))['\"]?([\w.+/-]{{1,80}})")
 _FLAG = re.compile(rf"--({_ALTERNATIVES})[ =]['\"]?([\w.+/-]{{1,80}})")

@@ -10,7 +10,7 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from check_failed_run.scanning.facts import MetricPoint
 
@@ -83,6 +83,42 @@ class Steps:
 
     def of(self, point: MetricPoint) -> int | None:
         return global_step(point) if point.step is not None else self.at(point.line, point.offset)
+
+
+def number_steps(points: list[MetricPoint], logging_steps: int | None) -> list[MetricPoint]:
+    """Give steps to lines that a trainer prints every ``logging_steps`` steps without saying which (transformers' Trainer dicts).
+
+    The interval is the setting, or follows from a linear schedule and the bar's total. Only for a log that holds
+    the run's first line: there the n-th line is step n * interval.
+    """
+    lines = [p for p in points if p.reader == "mappings" and p.kind == "train" and p.get("loss") is not None]
+    if len(lines) < 3 or any(p.step is not None for p in lines) or lines[0].epoch is None or lines[-1].epoch is None:
+        return points
+    if any(p.reader != "mappings" and p.kind == "train" and p.step for p in points) or len({p.rank for p in lines}) > 1:
+        return points
+    pace = (lines[-1].epoch - lines[0].epoch) / (len(lines) - 1)
+    if pace <= 0 or lines[0].epoch > 1.6 * pace + 0.01:
+        return points  # the log begins in the middle of the run
+    total = max((p.total_steps for p in points if p.total_steps), default=None)
+    every = logging_steps or _interval_of_schedule([p.get("lr") for p in lines], total)
+    if not every or every < 1:
+        return points
+    steps = {p.offset: (i + 1) * int(every) for i, p in enumerate(lines)}
+    if total is not None and max(steps.values()) > total + every:
+        return points
+    return [replace(p, step=steps[p.offset], total_steps=p.total_steps or total) if p.offset in steps and p in lines else p for p in points]
+
+
+def _interval_of_schedule(rates: list[float | None], total: int | None) -> int | None:
+    """Steps between two lines from how fast a linear schedule falls over ``total`` steps."""
+    known = [r for r in rates if r is not None and math.isfinite(r)]
+    if total is None or len(known) < 3 or max(known) <= 0:
+        return None
+    falls = [a - b for a, b in itertools.pairwise(known) if a > b]
+    if len(falls) < 0.8 * (len(known) - 1):
+        return None
+    every = round(statistics.median(falls) / max(known) * total)
+    return every if every >= 1 else None
 
 
 def global_step(point: MetricPoint) -> int | None:
@@ -336,7 +372,7 @@ def _slowdown(series: dict[str, Series], steps: Steps) -> list[Trend]:
             index = next(i for i, c in enumerate(cost) if c > 2 * early and all(x > 1.5 * early for x in cost[i:]))
             onset = pairs[index][0]
             return [Trend("trend/throughput-collapse", "stalled", onset, [pairs[1][0], onset, pairs[-1][0]],
-                          f"each step takes longer and longer: {late / early:.0f} times as long at the end as at the start", 3 if late > 10 * early else 2, "degraded", name, steps.of(onset))]
+                          f"each step takes longer and longer: {late / early:.0f} times as long at the end as at the start", 3 if late > 10 * early else 2, "degraded", name, steps.of(pairs[-1][0]))]
     stamped = [(p, p.time) for p in series["loss"].points if p.time is not None and p.step is not None] if "loss" in series else []
     if len(stamped) >= 10:
         cost, at = [], []
@@ -350,7 +386,7 @@ def _slowdown(series: dict[str, Series], steps: Steps) -> list[Trend]:
             if late > SLOWDOWN * max(early, 1e-3) and min(cost[-part:]) > 0.6 * SLOWDOWN * max(early, 1e-3) and late > 0.5:
                 index = next((i for i, c in enumerate(cost) if c > 2 * early and all(x > 1.5 * early for x in cost[i:])), len(cost) - 1)
                 return [Trend("trend/throughput-collapse", "stalled", at[index], [at[0], at[index], at[-1]],
-                              f"each step takes longer and longer by the time stamps: {late:.3g} s at the end, {early:.3g} s at the start", 2, "degraded", "step_time", steps.of(at[index]))]
+                              f"each step takes longer and longer by the time stamps: {late:.3g} s at the end, {early:.3g} s at the start", 2, "degraded", "step_time", steps.of(at[-1]))]
     return []
 
 
@@ -364,6 +400,11 @@ def _short(name: str) -> str:
 def _is(words: tuple[str, ...], name: str) -> bool:
     short = _short(name)
     return any(short == w or short.endswith(("_" + w, "/" + w, "-" + w)) or short.startswith(w + "_") for w in words)
+
+
+def is_score(name: str) -> bool:
+    """Whether a metric's name is that of a score that is better the higher it is."""
+    return _is(HIGHER, name) or _short(name).endswith("score") or _short(name) in ("ents_f", "tag_acc", "cats_score")
 
 
 def _evaluation(series: dict[str, Series], steps: Steps, num_labels: int | None) -> list[Trend]:

@@ -19,7 +19,7 @@ from check_failed_run.report.redact import clean
 from check_failed_run.scanning.facts import LogLine, MetricPoint
 
 HIGH, MEDIUM = 0.80, 0.50
-QUOTE = 400  # characters of a quoted line
+QUOTE = 500  # characters of a quoted line
 MAX_EVIDENCE, MAX_POINTS, MAX_SIGNALS, MAX_SUMMARY, MAX_RANKS = 12, 400, 200, 240, 1024
 
 
@@ -93,7 +93,7 @@ def _line(text: str) -> str:
 
 
 def quote(at: LogLine) -> str:
-    """``name:line: raw``: what was really seen, without control characters, cut at 400 characters."""
+    """``name:line: raw``: what was really seen, without control characters, cut at 500 characters."""
     return f"{clean(at.input)}:{at.line}: {quoted(at.raw)}"
 
 
