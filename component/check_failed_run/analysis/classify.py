@@ -20,6 +20,7 @@ from check_failed_run.scanning.facts import Hit
 SILENT_TRENDS = ("evaluation-mismatch", "stalled", "optimization-divergence")
 """Classes whose trends count only where nothing stopped the run."""
 
+HEALTHY = 20  # metric lines between two overflows that make the earlier one an ordinary skipped step
 ANNOUNCED = 5  # lines between the word that a checkpoint is saved and the traceback of the save
 
 
@@ -91,6 +92,7 @@ class Judge:
                 verdict.notes.append("the earlier attempt left the checkpoint that this attempt could not read")
         if primary is not None and primary.role == "cause" and not primary.signature.startswith("trend/"):
             self._first_sign(primary, open_errors)
+            self._first_overflow(primary)
         verdict.primary = primary
         verdict.survivors = [c for c in [*open_errors, *trends] if c is not primary]
         verdict.followed = [c for c in cascades if c is not primary]
@@ -219,6 +221,26 @@ class Judge:
                 cause.evidence[0] = other.evidence[0]
                 cause.at, cause.step = other.at, other.step
                 return
+
+    def _first_overflow(self, cause: Cause) -> None:
+        """A loss scale at its minimum began to fall with the first overflow of the last unbroken series."""
+        if cause.cls != "nan-inf":
+            return
+        hits = [h for h in self.found.context if self.signatures[h.signature].cls == "nan-inf" and h.group("value") and h.at.input == cause.at.input]
+        hits = [h for h in hits if self.timeline.attempt(h.at) == cause.attempt and h.at.line < cause.at.line and (h.at.rank == cause.rank or None in (h.at.rank, cause.rank))]
+        series: list[tuple[float, Hit]] = []
+        trained = [p.line for p in self._train[self.timeline.log(cause.at.input).index] if p.kind == "train"]
+        for hit in sorted(hits, key=lambda h: (h.at.line, h.at.offset), reverse=True):
+            value = _number(hit.group("value"))
+            if value is None or (series and value < series[-1][0]):
+                break
+            if series and sum(hit.at.line < line < series[-1][1].at.line for line in trained) > HEALTHY:
+                break  # training went well in between: those before were ordinary
+            series.append((value, hit))
+        if len(series) >= 4 and series[-1][0] >= 100 * series[0][0]:
+            first = series[-1][1]
+            cause.evidence.insert(0, Evidence(first.at, first.signature))
+            cause.at = first.at
 
     def _same_episode(self, a: Cause, b: Cause) -> bool:
         """Nothing between them shows the fault gone: no training progress, or for a file system no checkpoint saved."""

@@ -441,6 +441,11 @@ def _evaluation(series: dict[str, Series], steps: Steps, num_labels: int | None)
                     found.append(Trend("trend/eval-perfect", "evaluation-mismatch", point, [p for p, _ in pairs[:3]],
                                        f"{name} is {share[0] * top:.4g} at the first evaluation: too good too soon, which points at leakage", 1, "degraded", name, steps.of(point)))
                 continue
+            if ranking and len(share) == 1 and train_high is not None and train_high >= 0.95 and share[0] < 0.47:
+                found.append(Trend("trend/eval-below-chance", "evaluation-mismatch", pairs[0][0], [s.points[0] for n, s in series.items() if n == name.replace("eval_", "train_")] + [pairs[0][0]],
+                                   f"{name} is {share[0]:.4g}, worse than guessing, while training reaches {train_high:.4g}: evaluation does not see the features that training saw",
+                                   2, "degraded", name, steps.of(pairs[0][0])))
+                continue
             if len(share) < 2 or not learning:
                 continue
             chance = 1.0 / num_labels if num_labels and num_labels > 1 else None

@@ -320,7 +320,7 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         pattern=(
             r"OVERFLOW! Rank (?P<rank>-?\d+) Skipping step\. Attempted loss scale: (?P<old>[\d.e+]+)(?:, reducing to (?P<value>[\d.e+-]+))?"
-            r"|gradient overflow detected, (?:ignoring gradient|skipping step)?,? ?(?:setting loss scale to: (?P<scale>[\d.e+-]+))?"
+            r"|gradient overflow detected, (?:ignoring gradient|skipping step)?,? ?(?:setting loss scale to: (?P<value2>[\d.e+-]+))?"
             r"|grad(?:ient)? overflow[.,:]?\s+(?:skipping (?:step|update)|scale)|overflow detected\b.{0,40}skip|skipping step[, "
             r"].{0,40}(?:loss scale|reducing)"
         ),

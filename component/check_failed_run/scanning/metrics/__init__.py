@@ -110,6 +110,7 @@ class MetricReader:
             or " • " in text
             or "erlust" in text
             or "perte " in text
+            or (("auc" in low or "accuracy" in low or "f1" in low) and pairs.SPLIT.search(text, 0, 120))
         ):
             return None
         has_loss = "loss" in low

@@ -20,7 +20,9 @@ _UNBOUNDED = re.compile(r"(\d+)it \[")  # tqdm without a total
 _CLU = re.compile(r"\[(\d+)\] (?=[a-z_]+=)")
 _RATE = re.compile(r"(?<![\d.,])(\d[\d.,]*+[kKM]?)\s*+(?:samples?|tokens?|toks?|img|images?|imgs|ex|examples?|it|iters?|steps?|batch(?:es)?|seqs?|frames?)\s?/\s?s(?:ec)?\b")
 _STEP_TIME = re.compile(r"(?<![\d.])(\d[\d.]*+) ?(ms|s|sec)/(?:it|iter|step|batch)\b")
-_EVAL = re.compile(r"(?:^|[\s\[(|])(?:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev|epoch\(val\)|epoch\(test\)|iter\(val\))(?=[\s\]):|,-]|$)")
+_EVAL = re.compile(r"(?:^|[\s\[(|])(?:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev|held[- ]?out|holdout|epoch\(val\)|epoch\(test\)|iter\(val\))(?=[\s\]):|,-]|$)")
+# a report of one split: "forest/held-out: auc=0.41 accuracy=0.33"
+SPLIT = re.compile(r"(?i)(?:^|\s)(?:[\w.-]{1,40}/)?(train(?:ing)?|val(?:id(?:ation)?)?|test|dev|eval(?:uation)?|held[- ]?out|holdout)(?: set| split)?\s?[:|]\s")
 _NEVER = re.compile(r"(?:Namespace|Config|Arguments|Args|Settings|Params|Hparams)\(")
 _SETTINGS = ("--", "onfig", "ption", "yperparam", "atience", "mprove", "best", "heckpoint", "rolling back", "sing ", "etting")
 # words that make one name with the next one: "lm loss", "grad norm", "learning rate"
@@ -80,7 +82,8 @@ def read_pairs(text: str) -> Draft | None:
         return None
     head = text[max(0, first - 160) : first] if first >= 0 else text[:80]
     low = head.lower()
-    draft = Draft("eval" if (("val" in low or "test" in low or "dev" in low) and _EVAL.search(low)) or "Saving dict for" in text else "train")
+    split = SPLIT.search(text, 0, 120)
+    draft = Draft("eval" if (split and not split[1].lower().startswith("train")) or (("val" in low or "test" in low or "dev" in low or "held" in low or "holdout" in low) and _EVAL.search(low)) or "Saving dict for" in text else "train")
     for name, value, unit in found:
         draft.add(name, value, unit)
     try:
@@ -122,7 +125,7 @@ def read_pairs(text: str) -> Draft | None:
     values = draft.values
     loss = "loss" in values or "eval_loss" in values
     if draft.measured:
-        if not anchored and not (loss and len(values) > 1):
+        if not anchored and not (loss and len(values) > 1) and not split:
             return None
     elif draft.step is None or not ("throughput" in values or "step_time" in values or "skipped_iterations" in values):
         return None
@@ -213,6 +216,10 @@ SAMPLES = (
     ("epoch 0 done in 0.4s: val_loss nan val_acc 0.6359 lr 0.0009", {"eval_loss": float("nan"), "eval_acc": 0.6359, "epoch": 0}),
     ("step=0 loss=1.3005 mae=0.3600 n_errors=0 n_nan=0 it/s=1.64 util=97%", {"loss": 1.3005, "throughput": 1.64, "step": 0}),
     ("ep 21 train, step 8, ctc 4.400, aed_ce 5.405, num_seqs 10, max_size:time 231435, mem_usage:cuda:0 8.8GB, 0.778 sec/step", {"train_ctc": 4.4, "train_aed_ce": 5.405, "step_time": 0.778, "step": 8, "epoch": 21}),
+    ("forest/held-out: auc=0.4126 accuracy=0.3327", {"eval_auc": 0.4126, "eval_accuracy": 0.3327, "kind": "eval", "step": None}),
+    ("forest/train: auc=1.0000 accuracy=1.0000", {"train_auc": 1.0, "kind": "train"}),
+    ("validation: f1 0.71 precision 0.80", {"eval_f1": 0.71, "kind": "eval"}),
+    ("best: accuracy=0.93", None),
     # settings and prose
     ("learning_rate=3e-05", None),
     ("Namespace(epochs=10, loss_weight=1.0, lr=0.001, step=5, loss=1)", None),
