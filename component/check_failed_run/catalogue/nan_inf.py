@@ -531,7 +531,8 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="counter of NaN iterations",
-        cues=("number of nan iterations",),
+        # Megatron prints the counter in three columns, and zero on every line
+        cues=tuple(f"nan iterations:{' ' * blanks}{digit}" for blanks in (1, 2, 3) for digit in range(1, 10)),
         pattern=r"number of nan iterations:\s*(?P<value>[1-9]\d*)",
         prints="Megatron-LM training_log",
         means="That many iterations since the last log line had a NaN loss or gradient.",
@@ -550,7 +551,13 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="metric line with a loss that is not finite",
         ignore_case=True,
         cues=(
-            " nan",
+            ": nan",
+            "= nan",
+            "loss nan",
+            "loss  nan",
+            "loss   nan",
+            "loss -nan",
+            "loss     nan",
             "=nan",
             ":nan",
             ":-nan",
@@ -605,7 +612,7 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CONTEXT,
         kind="metric line with a gradient norm that is not finite",
         ignore_case=True,
-        cues=(" nan", "=nan", ":nan", "norm: inf", "norm=inf", "norm inf", ": inf,"),
+        cues=(": nan", "= nan", "norm nan", "norm  nan", "norm -nan", "=nan", ":nan", "norm: inf", "norm=inf", "norm inf", ": inf,"),
         pattern=(
             r"(?<![\w])(?P<name>grad(?:ient)?[ _]?norm|gnorm)['\"]?\s{0,8}[:=]?\s{0,8}['\"]?(?P<value>nan|[-+]?inf(?:inity)?)(?![\w.])"
         ),

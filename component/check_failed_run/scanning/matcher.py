@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from check_failed_run.catalogue.model import Signature
+from check_failed_run.catalogue.model import Role, Signature
 
 CACHE_ENV = "CHECK_FAILED_RUN_CACHE"
 ENGINE_ENV = "CHECK_FAILED_RUN_ENGINE"  # "hyperscan" or "re2"; default: hyperscan where it can be imported
@@ -37,14 +37,20 @@ REGION_CUES: tuple[str, ...] = (
 class Matcher:
     """The cue database of a set of signatures.
 
+    Harmless lines and advice only matter where something else matched, or an exception ended: their cues are not
+    in the database, which would stop at every warning of a healthy log, but are looked for in such lines.
+
     Attributes:
-        signatures: in catalogue order.
+        signatures: in catalogue order, without those that only silence.
+        silencers: signatures of harmless lines and advice.
         by_cue: for each cue id, the indexes of the signatures that name it.
         region_ids: cue ids that open a region (see REGION_CUES).
     """
 
     def __init__(self, signatures: Iterable[Signature], engine: str | None = None):
-        self.signatures = tuple(signatures)
+        signatures = tuple(signatures)
+        self.signatures = tuple(s for s in signatures if s.role not in (Role.HARMLESS, Role.ADVICE))
+        self.silencers = tuple(s for s in signatures if s.role in (Role.HARMLESS, Role.ADVICE))
         cues: dict[tuple[str, bool], list[int]] = {}
         for index, signature in enumerate(self.signatures):
             for cue in signature.cues:
@@ -61,6 +67,11 @@ class Matcher:
         if self._scan is None:
             engine, self._scan = "re2", _re2(self.cues)
         self.engine = engine
+
+    def silencers_of(self, text: str) -> list[Signature]:
+        """The harmless and advice signatures that match a cleaned line."""
+        low = text.lower()
+        return [s for s in self.silencers if any((cue.lower() in low) if s.ignore_case else (cue in text) for cue in s.cues) and s.match(text)]
 
     def scan(self, data: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
         """(end offset, cue id) of cues in ``data``, in order of offset; at least one pair per line and cue."""

@@ -9,9 +9,10 @@ does not depend on how the bytes were cut into chunks.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 
-from check_failed_run.catalogue.model import Role
+from check_failed_run.catalogue.model import Role, Signature
 from check_failed_run.scanning.cleaning import ANSI_BYTES, Cleaner, looks_like_srun
 from check_failed_run.scanning.facts import Hit, LogFacts, LogLine, MetricPoint, SignatureFacts
 from check_failed_run.scanning.matcher import Matcher, segment_bounds
@@ -30,7 +31,10 @@ KEEP = 16  # hits kept from the front and from the back, per signature
 MAX_RAW = 4096  # bytes of a segment that are decoded
 MAX_POINTS = 8192
 MAX_MATCHED = 20_000  # stage-two matches per signature before its count becomes a lower bound
-MAX_UNMATCHED = 20_000  # stage-two misses per cue before the cue is given up in this log
+MAX_UNMATCHED = 5_000  # stage-two misses per cue before only one of its lines is looked at per grid cell, and the last ones
+GRID = 1 << 18  # bytes of such a cell
+POSTPONED = 512  # lines with such cues that are looked at when the end is known
+MIN_CHUNK = 1 << 16  # a smaller first chunk would hold too little to tell how lines are prefixed
 
 
 class Scanner:
@@ -51,8 +55,10 @@ class Scanner:
         self._tail = bytearray()
         self._tail_start = (start_line, start_offset)
         self._regions: list[tuple[int, int, bytearray, int]] = []  # line, offset, bytes, wanted end offset
+        self._before = b""  # the last REGION_BEFORE bytes before the buffer
         self._unmatched: dict[int, int] = {}
-        self._seen: dict[int, tuple[int, int]] = {}
+        self._looked: dict[int, int] = {}  # cue to the last grid cell in which it was looked at
+        self._postponed: deque[tuple[int, int, int, set[int]]] = deque(maxlen=POSTPONED)  # line, offset, length, cues
         self._cell = 1
         self._cells: dict[int, MetricPoint] = {}
         self._reader = MetricReader()
@@ -74,6 +80,7 @@ class Scanner:
         self._keep(data, size)
         if self._whole is None:
             self._sample_metrics(data, size)
+        self._before = (self._before + bytes(data[max(0, size - REGION_BEFORE) : size]))[-REGION_BEFORE:]
         self._base += size
         self._line += data.count(b"\n", 0, size)
         self.facts.size += size
@@ -121,48 +128,79 @@ class Scanner:
             self._stage_two(raw, (offset, offset + len(pieces[min(segment, len(pieces) - 1)])), self._line + number, cues)
 
     def _stage_two(self, data: bytes | bytearray, bounds: tuple[int, int], line: int, cues: set[int]) -> None:
-        matcher, facts = self._matcher, self.facts
+        matcher = self._matcher
         start, end = bounds
-        wanted = sorted({i for cue in cues for i in matcher.by_cue[cue] if self._unmatched.get(cue, 0) < MAX_UNMATCHED})
         if not matcher.region_ids.isdisjoint(cues):
             self._open_region(data, start, line)
-        if not wanted:
-            return
+        offset = self._base + start
+        cell = offset // GRID
+        worn = {cue for cue in cues if self._unmatched.get(cue, 0) >= MAX_UNMATCHED and self._looked.get(cue) == cell}
+        if worn:
+            self._postponed.append((line, offset, min(end - start, 4 * MAX_RAW), worn))
+            cues = cues - worn
+        if any(matcher.by_cue[cue] for cue in cues):
+            segment = bytes(data[start : min(end, start + 4 * MAX_RAW)])
+            if not self._match_segment(segment, line, offset, cues):
+                for cue in cues:
+                    self._unmatched[cue] = self._unmatched.get(cue, 0) + 1
+                    self._looked[cue] = cell
+
+    def _match_segment(self, segment: bytes, line: int, offset: int, cues: set[int]) -> bool:
+        """Record the signatures of ``cues`` that match; whether any did."""
+        matcher, facts = self._matcher, self.facts
         lines = None
-        any_match = False
-        harmless = False
-        matched: list[tuple[int, LogLine, re.Match[str]]] = []
-        for index in wanted:
+        matched: list[tuple[Signature, LogLine, re.Match[str]]] = []
+        known = False
+        for index in sorted({i for cue in cues for i in matcher.by_cue[cue]}):
             signature = matcher.signatures[index]
             if facts.signatures.get(signature.id, _NONE).count >= MAX_MATCHED:
-                any_match = True
+                known = True
                 continue
             if lines is None:
-                lines = self._lines_of(bytes(data[start : min(end, start + 4 * MAX_RAW)]), line, self._base + start)
+                lines = self._lines_of(segment, line, offset)
             for item in lines:
                 match = signature.match(item.text)
                 if match:
-                    matched.append((index, item, match))
-                    any_match = True
-                    harmless = harmless or signature.role is Role.HARMLESS
+                    matched.append((signature, item, match))
                     break
-        for index, item, match in matched:
-            signature = matcher.signatures[index]
-            if harmless and signature.role is not Role.HARMLESS:
-                continue
-            table = facts.signatures.setdefault(signature.id, SignatureFacts())
-            table.count += 1
-            # alternatives of one pattern cannot share a group name: path2 is another place of path
-            hit = Hit(signature.id, item, tuple((k.rstrip("0123456789"), v) for k, v in match.groupdict().items() if v is not None))
-            if len(table.first) < KEEP:
-                table.first.append(hit)
-            else:
-                table.last.append(hit)
-                if len(table.last) > KEEP:
-                    del table.last[0]
-        if not any_match:
-            for cue in cues:
-                self._unmatched[cue] = self._unmatched.get(cue, 0) + 1
+        if not matched:
+            return known
+        silencers = matcher.silencers_of(matched[0][1].text)
+        harmless = [s for s in silencers if s.role is Role.HARMLESS]
+        for signature in harmless:
+            self._record(Hit(signature.id, matched[0][1]))
+        if not harmless:
+            for signature, item, match in matched:
+                # alternatives of one pattern cannot share a group name: path2 is another place of path
+                groups = tuple((k.rstrip("0123456789"), v) for k, v in match.groupdict().items() if v is not None)
+                self._record(Hit(signature.id, item, groups))
+        return True
+
+    def _record(self, hit: Hit) -> None:
+        table = self.facts.signatures.setdefault(hit.signature, SignatureFacts())
+        table.count += 1
+        if len(table.first) < KEEP:
+            table.first.append(hit)
+        else:
+            table.last.append(hit)
+            if len(table.last) > KEEP:
+                del table.last[0]
+
+    def _look_at_postponed(self) -> None:
+        """Lines near the end whose cues had been too frequent to look at each of them."""
+        line, start = (self._first_line, self._first_offset) if self._whole is not None else self._tail_start
+        kept = self._whole if self._whole is not None else self._tail
+        touched = False
+        for line, offset, length, cues in self._postponed:
+            if offset >= start:
+                segment = bytes(kept[offset - start : offset - start + length])
+                touched |= self._match_segment(segment, line, offset, cues)
+        if touched:
+            for table in self.facts.signatures.values():
+                table.last.sort(key=lambda h: h.at.offset)
+        if self._postponed:
+            names = sorted({self._matcher.cues[cue][0] for _, _, _, cues in self._postponed for cue in cues})
+            self.facts.notes.append(f"frequent words were looked at once per {GRID >> 10} KiB and at the end: {', '.join(names[:8])}")
 
     def _lines_of(self, segment: bytes, line: int, offset: int) -> list[LogLine]:
         raw = segment[:MAX_RAW].decode("utf-8", "replace")
@@ -207,10 +245,12 @@ class Scanner:
             if offset < wanted and wanted - first_offset < 4 * REGION:
                 self._regions[-1] = (first_line, first_offset, kept, max(wanted, min(offset + REGION, first_offset + 4 * REGION)))
                 return
-        back = max(0, start - REGION_BEFORE)
-        back = data.find(b"\n", back, start) + 1 if back else 0
-        back = min(back or start, start)
-        self._regions.append((line - data.count(b"\n", back, start), self._base + back, bytearray(), offset + REGION))
+        before = self._before if start < REGION_BEFORE else b""
+        ahead = before + bytes(data[max(0, start - REGION_BEFORE) : start])
+        ahead = ahead[-REGION_BEFORE:]
+        ahead = ahead[ahead.find(b"\n") + 1 :] if len(ahead) == REGION_BEFORE else ahead
+        kept = bytearray(ahead[: max(0, len(ahead) - start)])  # the part that lies before the buffer
+        self._regions.append((line - ahead.count(b"\n"), offset - len(ahead), kept, offset + REGION))
         if len(self._regions) > 2 * MAX_REGIONS:
             del self._regions[MAX_REGIONS]
 
@@ -253,6 +293,7 @@ class Scanner:
 
     def finish(self) -> LogFacts:
         facts = self.facts
+        self._look_at_postponed()
         last = b""
         if self._whole is not None:
             blocks = [(self._first_line, self._first_offset, bytes(self._whole))]
@@ -286,6 +327,7 @@ class Scanner:
                 if point is not None:
                     seen += 1
                     points[(item.offset, seen) if self._whole is not None else item.offset] = point
+        self._silence_exceptions()
         facts.metrics = sorted(points.values(), key=lambda p: p.offset)
         facts.metrics_seen = max(seen, facts.metrics_seen)
         times = [item.time for excerpt in facts.excerpts for item in excerpt if item.time is not None]
@@ -293,6 +335,13 @@ class Scanner:
         if self._cell > 1:
             facts.notes.append(f"metric lines were sampled: one per {self._cell} bytes")
         return facts
+
+    def _silence_exceptions(self) -> None:
+        """Exceptions that the catalogue calls harmless or advice; nothing else of the line need have matched."""
+        for traceback in self.facts.tracebacks:
+            for exception in traceback.exceptions[:32]:
+                for signature in self._matcher.silencers_of(exception.at.text):
+                    self._record(Hit(signature.id, exception.at))
 
     def _split(self, block: bytes, line: int, offset: int) -> list[LogLine]:
         lines: list[LogLine] = []
@@ -349,6 +398,7 @@ def scan_stream(
     A truncated gzip stream or a read error ends the scan; ``facts.notes`` says where.
     """
     scanner = Scanner(name, matcher, rank=rank, start_line=start_line, start_offset=start_offset)
+    chunk = max(chunk, MIN_CHUNK)
     buffer = bytearray(chunk)
     filled = 0
     while True:
