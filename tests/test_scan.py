@@ -46,7 +46,8 @@ def test_engines_and_chunk_sizes_give_the_same_facts(engine, monkeypatch):
     monkeypatch.setattr(scan_module, "WHOLE", 40_000)
     monkeypatch.setattr(scan_module, "HEAD", 4_000)
     monkeypatch.setattr(scan_module, "TAIL", 8_000)
-    monkeypatch.setattr(scan_module, "MAX_POINTS", 256)
+    monkeypatch.setattr(scan_module, "METRIC_CELLS", ((20_000, 64), (1 << 40, 512)))
+    monkeypatch.setattr(scan_module, "MIN_CHUNK", 1)
     rng = random.Random(7)
     lines = []
     for step in range(9000):

@@ -51,33 +51,38 @@ class Matcher:
         signatures = tuple(signatures)
         self.signatures = tuple(s for s in signatures if s.role not in (Role.HARMLESS, Role.ADVICE))
         self.silencers = tuple(s for s in signatures if s.role in (Role.HARMLESS, Role.ADVICE))
-        cues: dict[tuple[str, bool], list[int]] = {}
-        for index, signature in enumerate(self.signatures):
-            for cue in signature.cues:
-                cues.setdefault((cue.lower() if signature.ignore_case else cue, signature.ignore_case), []).append(index)
+        self.cues, self.by_cue = _index(self.signatures)
+        self._quiet_cues, self._by_quiet_cue = _index(self.silencers)
         for cue in REGION_CUES:
-            cues.setdefault((cue, False), [])
-        self.cues = list(cues)
-        self.by_cue = list(cues.values())
+            if (cue, False) not in self.cues:
+                self.cues.append((cue, False))
+                self.by_cue.append([])
         self.region_ids = frozenset(i for i, (cue, _) in enumerate(self.cues) if cue in REGION_CUES)
         engine = engine or os.environ.get(ENGINE_ENV) or "hyperscan"
-        self._scan = None
-        if engine == "hyperscan":
-            self._scan = _hyperscan(self.cues)
-        if self._scan is None:
-            engine, self._scan = "re2", _re2(self.cues)
-        self.engine = engine
+        build = _hyperscan if engine == "hyperscan" and _hyperscan_works() else _re2
+        self.engine = "hyperscan" if build is _hyperscan else "re2"
+        self._scan = build(self.cues)
+        self._scan_quiet = build(self._quiet_cues) if self._quiet_cues else lambda data: []
 
     def silencers_of(self, text: str) -> list[Signature]:
         """The harmless and advice signatures that match a cleaned line."""
-        low = text.lower()
-        return [s for s in self.silencers if any((cue.lower() in low) if s.ignore_case else (cue in text) for cue in s.cues) and s.match(text)]
+        found = {i for _, cue in self._scan_quiet(text.encode("utf-8", "replace")) for i in self._by_quiet_cue[cue]}
+        return [self.silencers[i] for i in sorted(found) if self.silencers[i].match(text)]
 
     def scan(self, data: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
         """(end offset, cue id) of cues in ``data``, in order of offset; at least one pair per line and cue."""
         found = self._scan(data)
         found.sort()
         return found
+
+
+def _index(signatures: tuple[Signature, ...]) -> tuple[list[tuple[str, bool]], list[list[int]]]:
+    """The distinct cues with whether case is ignored, and for each the indexes of the signatures that name it."""
+    cues: dict[tuple[str, bool], list[int]] = {}
+    for index, signature in enumerate(signatures):
+        for cue in signature.cues:
+            cues.setdefault((cue.lower() if signature.ignore_case else cue, signature.ignore_case), []).append(index)
+    return list(cues), list(cues.values())
 
 
 def segment_bounds(data: bytes | bytearray, start: int, end: int, size: int) -> tuple[int, int]:
@@ -106,11 +111,17 @@ def cache_folders() -> list[Path]:
     return folders
 
 
-def _hyperscan(cues: list[tuple[str, bool]]):
+def _hyperscan_works() -> bool:
     try:
-        import hyperscan
+        import hyperscan  # noqa: F401
     except ImportError:
-        return None
+        return False
+    return True
+
+
+def _hyperscan(cues: list[tuple[str, bool]]):
+    import hyperscan
+
     version = getattr(hyperscan, "__version__", "0")
     name = f"cues-{version}-{platform.machine()}-{sys.version_info.major}{sys.version_info.minor}-{_digest(cues)}.hs"
     database = None

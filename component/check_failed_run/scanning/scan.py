@@ -1,9 +1,9 @@
 """One pass over the bytes of a log: LogFacts out, memory bounded whatever the size.
 
 Small logs (up to ``WHOLE``) are kept whole. Of larger ones the pass keeps head, tail and the surroundings
-of tracebacks; signatures are counted over every line; metric lines are thinned to the first of each cell
-of an absolute byte grid, whose cells double until at most ``MAX_POINTS`` are occupied, so that the result
-does not depend on how the bytes were cut into chunks.
+of tracebacks; signatures are counted over every line; of the metric lines the first of each cell of an
+absolute byte grid is read, coarser the further it gets, so that the result does not depend on how the bytes
+were cut into chunks. In the end the front is thinned to the coarsest grid that was used.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ REGION_BEFORE = 4 << 10
 MAX_REGIONS = 12  # kept from the front, and as many from the back
 KEEP = 16  # hits kept from the front and from the back, per signature
 MAX_RAW = 4096  # bytes of a segment that are decoded
-MAX_POINTS = 8192
-MAX_MATCHED = 20_000  # stage-two matches per signature before its count becomes a lower bound
-MAX_UNMATCHED = 5_000  # stage-two misses per cue before only one of its lines is looked at per grid cell, and the last ones
-GRID = 1 << 18  # bytes of such a cell
+METRIC_CELLS = ((8 << 20, 8 << 10), (64 << 20, 64 << 10), (1 << 30, 512 << 10), (8 << 30, 4 << 20), (64 << 30, 32 << 20), (1 << 62, 256 << 20))
+"""(up to this offset, bytes of a cell): one metric line is read per cell, some 2,000 per eightfold size."""
+MAX_MATCHED = 5_000  # stage-two matches per signature before its count becomes a lower bound
+MAX_UNMATCHED = 1_000  # stage-two misses per cue before only one of its lines is looked at per grid cell, and the last ones
+GRID = 1 << 20  # bytes of such a cell
 POSTPONED = 512  # lines with such cues that are looked at when the end is known
 MIN_CHUNK = 1 << 16  # a smaller first chunk would hold too little to tell how lines are prefixed
 
@@ -52,15 +53,13 @@ class Scanner:
         self._cleaner: Cleaner | None = None
         self._whole: bytearray | None = bytearray()
         self._head = b""
-        self._tail = bytearray()
-        self._tail_start = (start_line, start_offset)
+        self._tail: deque[tuple[int, int, bytes]] = deque()  # line, offset, bytes of the last chunks
         self._regions: list[tuple[int, int, bytearray, int]] = []  # line, offset, bytes, wanted end offset
         self._before = b""  # the last REGION_BEFORE bytes before the buffer
         self._unmatched: dict[int, int] = {}
-        self._looked: dict[int, int] = {}  # cue to the last grid cell in which it was looked at
-        self._postponed: deque[tuple[int, int, int, set[int]]] = deque(maxlen=POSTPONED)  # line, offset, length, cues
-        self._cell = 1
-        self._cells: dict[int, MetricPoint] = {}
+        self._worn: dict[int, int] = {}  # too frequent a cue, and the last grid cell in which it was looked at
+        self._postponed: deque[tuple[int, int]] = deque(maxlen=POSTPONED)  # offset of a cue's last byte, cue
+        self._cells: dict[int, MetricPoint] = {}  # by the cell's first offset
         self._reader = MetricReader()
 
     def feed(self, data: bytearray, size: int) -> None:
@@ -73,8 +72,9 @@ class Scanner:
             if data.find(b"\x1b", 0, size) >= 0:
                 clean = ANSI_BYTES.sub(b"", bytes(view))
                 self._match_escaped(bytes(view), clean)
+                next_line = self._line + data.count(b"\n", 0, size)
             else:
-                self._match(data, size, view)
+                next_line = self._match(data, size, view)
         finally:
             view.release()
         self._keep(data, size)
@@ -82,18 +82,23 @@ class Scanner:
             self._sample_metrics(data, size)
         self._before = (self._before + bytes(data[max(0, size - REGION_BEFORE) : size]))[-REGION_BEFORE:]
         self._base += size
-        self._line += data.count(b"\n", 0, size)
+        self._line = next_line
         self.facts.size += size
 
     # signatures -----------------------------------------------------------------------------------
 
-    def _match(self, data: bytearray, size: int, view: memoryview) -> None:
+    def _match(self, data: bytearray, size: int, view: memoryview) -> int:
+        """Match a chunk; the line number behind it."""
         found = self._matcher.scan(view)
         position, line = 0, self._line
         last = (-1, -1)
         cues: set[int] = set()
         bounds = (-1, -1)
+        worn, base = self._worn, self._base
         for end, cue in found:
+            if cue in worn and worn[cue] == (base + end) // GRID:
+                self._postponed.append((base + end - 1, cue))
+                continue
             if not (bounds[0] <= end - 1 < bounds[1]):
                 if cues:
                     self._stage_two(data, bounds, line, cues)
@@ -107,6 +112,7 @@ class Scanner:
                 last = (end, cue)
         if cues:
             self._stage_two(data, bounds, line, cues)
+        return line + data.count(b"\n", position, size)
 
     def _match_escaped(self, raw: bytes, clean: bytes) -> None:
         """Match on text without terminal escapes; line numbers carry over, since escapes hold no line end."""
@@ -132,18 +138,14 @@ class Scanner:
         start, end = bounds
         if not matcher.region_ids.isdisjoint(cues):
             self._open_region(data, start, line)
-        offset = self._base + start
-        cell = offset // GRID
-        worn = {cue for cue in cues if self._unmatched.get(cue, 0) >= MAX_UNMATCHED and self._looked.get(cue) == cell}
-        if worn:
-            self._postponed.append((line, offset, min(end - start, 4 * MAX_RAW), worn))
-            cues = cues - worn
         if any(matcher.by_cue[cue] for cue in cues):
+            offset = self._base + start
             segment = bytes(data[start : min(end, start + 4 * MAX_RAW)])
             if not self._match_segment(segment, line, offset, cues):
                 for cue in cues:
-                    self._unmatched[cue] = self._unmatched.get(cue, 0) + 1
-                    self._looked[cue] = cell
+                    count = self._unmatched[cue] = self._unmatched.get(cue, 0) + 1
+                    if count >= MAX_UNMATCHED and cue not in matcher.region_ids:
+                        self._worn[cue] = offset // GRID
 
     def _match_segment(self, segment: bytes, line: int, offset: int, cues: set[int]) -> bool:
         """Record the signatures of ``cues`` that match; whether any did."""
@@ -188,19 +190,18 @@ class Scanner:
 
     def _look_at_postponed(self) -> None:
         """Lines near the end whose cues had been too frequent to look at each of them."""
-        line, start = (self._first_line, self._first_offset) if self._whole is not None else self._tail_start
-        kept = self._whole if self._whole is not None else self._tail
-        touched = False
-        for line, offset, length, cues in self._postponed:
-            if offset >= start:
-                segment = bytes(kept[offset - start : offset - start + length])
-                touched |= self._match_segment(segment, line, offset, cues)
-        if touched:
-            for table in self.facts.signatures.values():
-                table.last.sort(key=lambda h: h.at.offset)
-        if self._postponed:
-            names = sorted({self._matcher.cues[cue][0] for _, _, _, cues in self._postponed for cue in cues})
-            self.facts.notes.append(f"frequent words were looked at once per {GRID >> 10} KiB and at the end: {', '.join(names[:8])}")
+        if not self._postponed:
+            return
+        line, start, kept = self._tail_bytes() if self._whole is None else (self._first_line, self._first_offset, bytes(self._whole))
+        for at, cue in self._postponed:
+            if at >= start:
+                first, end = segment_bounds(kept, at - start, at - start + 1, len(kept))
+                segment = kept[first : min(end, first + 4 * MAX_RAW)]
+                self._match_segment(segment, line + kept.count(b"\n", 0, first), start + first, {cue})
+        for table in self.facts.signatures.values():
+            table.last.sort(key=lambda h: h.at.offset)
+        names = sorted({self._matcher.cues[cue][0] for _, cue in self._postponed})
+        self.facts.notes.append(f"frequent words were looked at once per {GRID >> 10} KiB and at the end: {', '.join(names[:8])}")
 
     def _lines_of(self, segment: bytes, line: int, offset: int) -> list[LogLine]:
         raw = segment[:MAX_RAW].decode("utf-8", "replace")
@@ -228,14 +229,11 @@ class Scanner:
             self._base, self._line = self._first_offset, self._first_line
             self._sample_metrics(whole, len(whole) - size)
             self._base, self._line = base, line
-            self._tail = whole
+            self._tail.append((self._first_line, self._first_offset, bytes(whole)))
         else:
-            self._tail += memoryview(data)[:size]
-        if len(self._tail) > 2 * TAIL:
-            cut = self._tail.find(b"\n", len(self._tail) - TAIL) + 1 or len(self._tail) - TAIL
-            line, offset = self._tail_start
-            self._tail_start = (line + self._tail.count(b"\n", 0, cut), offset + cut)
-            del self._tail[:cut]
+            self._tail.append((self._line, self._base, bytes(memoryview(data)[:size])))
+            while self._base + size - self._tail[1][1] >= TAIL if len(self._tail) > 1 else False:
+                self._tail.popleft()
 
     def _open_region(self, data: bytes | bytearray, start: int, line: int) -> None:
         """Mark the surroundings of a region cue as wanted; ``_keep`` copies the bytes."""
@@ -257,37 +255,48 @@ class Scanner:
     # metrics --------------------------------------------------------------------------------------
 
     def _sample_metrics(self, data: bytearray, size: int) -> None:
-        """Keep the first metric line of each grid cell that starts in ``data[:size]``."""
+        """Read the first metric line of each grid cell that starts in ``data[:size]``."""
         position, line, counted = 0, self._line, 0
         while position < size:
-            cell = (self._base + position) // self._cell
-            if cell in self._cells:
-                position = (cell + 1) * self._cell - self._base
+            first, end = self._cell_at(self._base + position)
+            if first in self._cells:
+                position = end - self._base
                 continue
-            found = PREFILTER.search(data, position, size)
+            found = PREFILTER.search(data, position, min(size, end - self._base + MAX_RAW))
             if not found:
-                break
-            start, end = segment_bounds(data, found.start(), found.end(), size)
+                position = end - self._base
+                continue
+            start, stop = segment_bounds(data, found.start(), found.end(), size)
             line += data.count(b"\n", counted, start) if start > counted else 0
             counted = max(counted, start)
-            own = (self._base + start) // self._cell
+            own, _ = self._cell_at(self._base + start)
             if own not in self._cells:
-                lines = self._lines_of(bytes(data[start : min(end, start + MAX_RAW)]), line, self._base + start)
+                lines = self._lines_of(bytes(data[start : min(stop, start + MAX_RAW)]), line, self._base + start)
                 point = next((p for p in map(self._reader.feed, lines) if p), None)
                 if point is not None:
                     self.facts.metrics_seen += 1
                     self._cells[own] = point
-                    if len(self._cells) > MAX_POINTS:
-                        self._coarsen()
-            position = max(end, position + 1)
+            position = max(stop, position + 1)
 
-    def _coarsen(self) -> None:
-        while len(self._cells) > MAX_POINTS:
-            self._cell *= 2
-            merged: dict[int, MetricPoint] = {}
-            for index in sorted(self._cells):
-                merged.setdefault(index // 2, self._cells[index])
-            self._cells = merged
+    @staticmethod
+    def _cell_at(offset: int) -> tuple[int, int]:
+        """First offset and end of the grid cell that holds ``offset``."""
+        cell = next(cell for limit, cell in METRIC_CELLS if offset < limit)
+        first = offset - offset % cell
+        return first, first + cell
+
+    def _thinned(self) -> dict[int, MetricPoint]:
+        """The sampled points, one per cell of the coarsest grid that was used, so that they lie evenly."""
+        if not self._cells:
+            return {}
+        first, end = self._cell_at(max(self._cells))
+        coarse = end - first
+        kept: dict[int, MetricPoint] = {}
+        for offset in sorted(self._cells):
+            kept.setdefault(offset // coarse, self._cells[offset])
+        if coarse > METRIC_CELLS[0][1]:
+            self.facts.notes.append(f"metric lines were sampled: one per {coarse >> 10} KiB")
+        return kept
 
     # result ---------------------------------------------------------------------------------------
 
@@ -299,24 +308,24 @@ class Scanner:
             blocks = [(self._first_line, self._first_offset, bytes(self._whole))]
             last = bytes(self._whole[-1:])
         else:
-            last = bytes(self._tail[-1:])
+            line, offset, tail = self._tail_bytes()
+            last = tail[-1:]
             blocks = [(self._first_line, self._first_offset, self._head)]
             blocks += [(line, offset, bytes(kept)) for line, offset, kept, _ in self._regions]
-            line, offset = self._tail_start
-            cut = len(self._tail)
+            cut = len(tail)
             for _ in range(TAIL_LINES + 1):
-                previous = self._tail.rfind(b"\n", 0, max(cut - 1, 0))
+                previous = tail.rfind(b"\n", 0, max(cut - 1, 0))
                 if previous < 0:
                     cut = 0
                     break
                 cut = previous + 1
-            cut = max(cut, len(self._tail) - TAIL)
-            blocks.append((line + self._tail.count(b"\n", 0, cut), offset + cut, bytes(self._tail[cut:])))
+            cut = max(cut, len(tail) - TAIL)
+            blocks.append((line + tail.count(b"\n", 0, cut), offset + cut, tail[cut:]))
         facts.lines = self._line - 1 + (1 if last not in (b"", b"\n") else 0)
         for line, offset, block in _disjoint(blocks):
             facts.excerpts.append(self._split(block, line, offset))
         reader = MetricReader()
-        points: dict[int, MetricPoint] = {p.offset: p for p in self._cells.values()}
+        points: dict[int, MetricPoint] = {p.offset: p for p in self._thinned().values()}
         seen = 0
         for number, excerpt in enumerate(facts.excerpts):
             facts.tracebacks += read_tracebacks(excerpt)
@@ -332,9 +341,15 @@ class Scanner:
         facts.metrics_seen = max(seen, facts.metrics_seen)
         times = [item.time for excerpt in facts.excerpts for item in excerpt if item.time is not None]
         facts.first_time, facts.last_time = (times[0], times[-1]) if times else (None, None)
-        if self._cell > 1:
-            facts.notes.append(f"metric lines were sampled: one per {self._cell} bytes")
         return facts
+
+    def _tail_bytes(self) -> tuple[int, int, bytes]:
+        """Line, offset and bytes of what was kept of the end: TAIL bytes, whatever the chunks were."""
+        line, offset, _ = self._tail[0]
+        tail = b"".join(piece for _, _, piece in self._tail)
+        cut = max(0, len(tail) - TAIL)
+        cut = tail.find(b"\n", cut) + 1 or cut if cut else 0
+        return line + tail.count(b"\n", 0, cut), offset + cut, tail[cut:]
 
     def _silence_exceptions(self) -> None:
         """Exceptions that the catalogue calls harmless or advice; nothing else of the line need have matched."""
