@@ -80,7 +80,10 @@ class Judge:
             promoted = self._promote(primary, cascades, confirmations)
             primary = promoted or primary
         if cascades and (primary is None or primary.specificity == 0):
-            primary = self._cascade(cascades)
+            follower = self._cascade(cascades)
+            # a run that someone or the scheduler ended may have been ended for what its metrics show
+            if not (other and primary is None and follower.cls == "process-crash" and not self.fatal(follower)):
+                primary = follower
         if primary is None and other:
             primary = max(other, key=lambda t: (t.specificity, t.cls == "optimization-divergence", -t.at.line))
         if primary is None and earlier and not verdict.ended_ok and not any(self._train[log.index] and log.last_attempt() == self.last for log in self.timeline.logs):

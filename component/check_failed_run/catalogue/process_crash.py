@@ -133,7 +133,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "slurm-time-limit",
         _CAUSE,
         "time limit of the scheduler",
-        ("DUE TO TIME LIMIT", "TERM_RUNLIMIT", "walltime ", "Walltime ", "job time limit", "exceeded time limit", "MaxRuntimeExceeded", "time limit exceeded", "TIMEOUT "),
+        ("DUE TO TIME LIMIT", "TERM_RUNLIMIT", "walltime ", "Walltime ", "job time limit", "exceeded time limit", "MaxRuntimeExceeded", "time limit exceeded", " TIMEOUT "),
         r"(?:JOB|STEP) (?P<job>[\w.+]{1,40}) ON (?P<host>\S{1,60}) CANCELLED AT \S{1,30} DUE TO TIME LIMIT|\bCANCELLED AT \S{1,30} DUE TO TIME LIMIT|\bTERM_RUNLIMIT: job killed|job killed: walltime .{0,40}exceeded limit|"
         r"^\s*(?P<job2>\d{2,12}(?:\.\w{1,12})?)\s{1,40}\S{1,40}\s(?:.{0,80}\s)?TIMEOUT\s|\bjob (?:\S{1,40} )?(?:exceeded|hit|reached) (?:its |the )?(?:wall)?time limit",
         "slurmstepd and sacct, LSF, PBS and Torque",
@@ -266,7 +266,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "torchelastic-signal",
         _CAUSE,
         "killed by a signal (torchrun)",
-        ("failed (exitcode: -", "failed (exitcode: 1", "exitcode  : -", "Signal "),
+        ("failed (exitcode: -", "failed (exitcode: 13", ") received by PID "),
         r"failed \(exitcode: -(?P<signal>4|7|8|9|11|1|3|5|31)\) local_rank: (?P<label>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)|failed \(exitcode: (?P<code>137|139|135)\) local_rank: \d|"
         rf"Signal (?P<signal2>\d{{1,2}}) \((?P<name>{_SIGNALS})\) received by PID (?P<pid2>\d{{1,9}})",
         "torchrun (elastic/multiprocessing/api.py) and its summary",
@@ -416,7 +416,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "python-fatal-error",
         _CAUSE,
         "crash in native code",
-        ("Fatal Python error", "faulthandler"),
+        ("Fatal Python error",),
         r"Fatal Python error: (?P<name>Segmentation fault|Bus error|Illegal instruction|Floating[- ]point exception|Stack overflow|deallocating None|Cannot recover from stack overflow|none_dealloc.{0,60}|_Py_CheckFunctionResult.{0,80}|[A-Z_a-z][^:\n]{0,80})",
         "CPython's faulthandler and Py_FatalError",
         "The interpreter crashed: in a C extension, or because its memory was damaged. The stack below names the Python frame.",
