@@ -123,6 +123,13 @@ class Judge:
 
     def _inherit(self, cause: Cause, other: Cause) -> None:
         """The line that first shows the cause stays the failure point, whichever line names it best."""
+        if other.cls == cause.cls and cause.exception is None and other.exception is not None and (other.at.input != cause.at.input or other.at.line < cause.at.line):
+            # a record beside the program (the kernel's) says why; the program's own error says where
+            cause.evidence = [*other.evidence[:1], *cause.evidence, *other.evidence[1:]]
+            cause.at, cause.rank = other.at, other.rank
+            cause.step = other.step if other.step is not None else cause.step
+            cause.exception, cause.location, cause.phase = other.exception, other.location, other.phase
+            return
         if other.cls != cause.cls or other.at.input != cause.at.input or other.signature.startswith("trend/") or other.rank != cause.rank:
             return
         cause.evidence += [e for e in other.evidence if e.at.line != cause.at.line]

@@ -65,6 +65,8 @@ def of_failure(
         distinct.setdefault(cause.signature, cause)
     quotes.add([c.evidence[0] for c in distinct.values()], 4)
     quotes.add([Evidence(h.at, h.signature) for h in found.context if signatures[h.signature].cls == primary.cls], 2)
+    if len(quotes.items) < MAX_EVIDENCE - 2:
+        quotes.add([Evidence(h.at, h.signature) for log in timeline.logs for h in timeline.marks(log, Mark.COMMAND)], 1)
     return quotes.items
 
 

@@ -67,6 +67,9 @@ def series_of(points: list[MetricPoint]) -> dict[str, Series]:
     return result
 
 
+RECENT = 2  # points looked back at for the furthest counter
+
+
 class Steps:
     """Steps for points that carry none: the nearest counter before them in the log."""
 
@@ -74,12 +77,15 @@ class Steps:
         self._known = [(p.line, p.offset, global_step(p)) for p in points if p.step is not None and not (p.kind == "eval" and p.reader == "bars")]
 
     def at(self, line: int, offset: int | None = None) -> int | None:
-        last = None
+        last: list[int] = []
         for known_line, known_offset, step in self._known:
             if known_line > line or (offset is not None and known_line == line and known_offset > offset):
                 break
-            last = step
-        return last
+            last = [*last[1 - RECENT :], step]
+        if not last:
+            return None
+        # a bar runs ahead of the lines that are printed every so many steps; a counter that starts again does not
+        return max(last) if max(last) - last[-1] <= max(last[-1] // 5, 500) else last[-1]
 
     def of(self, point: MetricPoint) -> int | None:
         return global_step(point) if point.step is not None else self.at(point.line, point.offset)
