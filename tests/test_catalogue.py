@@ -196,7 +196,7 @@ def test_pattern_is_linear(signature):
 def test_hostile_lines_are_quick(signature):
     for name, line in HOSTILE.items():
         best = min(timed(signature, line) for _ in range(3))
-        assert best < 0.05, (name, best)
+        assert best < 0.25, (name, best)  # quadratic patterns need seconds here, linear ones a few milliseconds
 
 
 @every()
@@ -269,9 +269,9 @@ def fields(template: str) -> set[str]:
 
 def timed(signature, line: str) -> float:
     """Seconds that one match takes."""
-    start = time.perf_counter()
+    start = time.process_time()
     signature.match(line)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def nested_repeats(pattern: str) -> bool:
