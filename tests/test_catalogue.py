@@ -83,10 +83,6 @@ def test_size():
     assert len(SIGNATURES) >= 150
 
 
-def test_no_module_is_missing():
-    assert [name for name in catalogue.MODULES if not catalogue._exists(name)] == []
-
-
 def test_every_class_is_described():
     info = catalogue.class_info()
     assert tuple(info) == CLASSES

@@ -29,6 +29,7 @@ class Misuse(click.UsageError):
 @click.option("--region", metavar="REGION", help="Region of the job; default: from the job's name, the gcloud configuration, or us-central1.")
 @click.option("--framework", type=click.Choice(FRAMEWORKS), help="What trained, where the log does not show it.")
 @click.option("--task", type=click.Choice(TASKS), help="What is trained; sets what a plausible loss and metric are.")
+@click.option("--signatures", "user_signatures", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="Signatures of your own (TOML); may be given several times.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Read only the last N lines of each log.")
 @click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help="Where check-failed-run.json is written; default: the current folder.")
 @click.option("--run-id", metavar="ID", help="run_id of the report; default: a new UUID.")
@@ -57,6 +58,7 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
     from check_failed_run.record import RunRecord
     from check_failed_run.sources.log_files import InputError, add_text, collect, shorten_names
 
+    _add_signatures(options["user_signatures"])
     record = RunRecord(framework=options["framework"], task=options["task"])
     record.now = _moment(options["now"])
     if not inputs and traceback is None and not options["vertex_pipeline"]:
@@ -80,6 +82,17 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
     if options["vertex_pipeline"]:
         return _vertex(record, options)
     return _run(record, options)
+
+
+def _add_signatures(paths: tuple[Path, ...]) -> None:
+    for path in paths:
+        from check_failed_run import catalogue
+        from check_failed_run.catalogue.user import SignatureError, read_signatures
+
+        try:
+            catalogue.add(read_signatures(path))
+        except (SignatureError, ValueError) as error:
+            raise Misuse(f"--signatures: {error}") from None
 
 
 def _vertex(record: Any, options: dict[str, Any]) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -37,10 +36,27 @@ MODULES: tuple[str, ...] = (
 """Modules with ``SIGNATURES``: the 13 classes in the order of ``model.CLASSES``, then what belongs to none."""
 
 
+_added: list[Signature] = []
+
+
 @cache
 def signatures() -> tuple[Signature, ...]:
     """Every signature, in the order of :data:`MODULES`."""
-    return tuple(s for name in MODULES if _exists(name) for s in import_module(f"{__name__}.{name}").SIGNATURES)
+    return (*_added, *(s for name in MODULES for s in import_module(f"{__name__}.{name}").SIGNATURES))
+
+
+def add(extra: tuple[Signature, ...]) -> None:
+    """Put a user's signatures before the catalogue's own, for this process.
+
+    Raises:
+        ValueError: an id is taken.
+    """
+    taken = {s.id for s in signatures()} & {s.id for s in extra}
+    if taken:
+        raise ValueError(f"the signature id {sorted(taken)[0]} is taken")
+    _added.extend(extra)
+    signatures.cache_clear()
+    by_id.cache_clear()
 
 
 @cache
@@ -64,7 +80,3 @@ def exception_rules() -> tuple[ExceptionRule, ...]:
 def class_info() -> Mapping[str, ClassInfo]:
     """What is known about each of the 13 classes, by class id."""
     return MappingProxyType(dict(import_module(f"{__name__}.classes").CLASS_INFO))
-
-
-def _exists(name: str) -> bool:
-    return find_spec(f"{__name__}.{name}") is not None
