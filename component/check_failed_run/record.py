@@ -132,6 +132,7 @@ class RunRecord:
     command: str | None = None  # the launch command, where a source knows it
     restart_command: str | None = None
     exit_code: int | None = None
+    failed: bool | None = None  # what the platform says of the run; None: it says nothing
     framework: str | None = None
     task: str | None = None  # classification, regression, language-modeling
     environment: dict[str, Any] = field(default_factory=dict)

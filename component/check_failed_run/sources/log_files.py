@@ -251,9 +251,29 @@ def _utf16_without_bom(head: bytes) -> bool:
 def _read_config(path: Path, head: bytes, name: str, record: RunRecord) -> dict[str, Any] | None:
     """Flat dotted keys of a configuration file; None where it holds no mapping (it may be a log after all)."""
     try:
-        data = path.read_bytes()[:MAX_CONFIG] if path.suffix not in PACKED else head
-        text = data.decode("utf-8", "replace")
-        suffix = path.suffix.lower()
+        return load_config(path.name, path.read_bytes()[:MAX_CONFIG] if path.suffix not in PACKED else head)
+    except (ValueError, OSError) as error:
+        record.skipped.append(SkippedInput(name, f"not readable as configuration: {str(error).splitlines()[0][:120]}"))
+        return None
+
+
+def parse_config(name: str, data: bytes) -> dict[str, Any] | None:
+    """As :func:`load_config`, and None where the text cannot be read."""
+    try:
+        return load_config(name, data)
+    except ValueError:
+        return None
+
+
+def load_config(name: str, data: bytes) -> dict[str, Any] | None:
+    """Flat dotted keys of a configuration by its name's ending; None where it holds no mapping.
+
+    Raises:
+        ValueError: it is no valid JSON, TOML, INI or YAML.
+    """
+    text = data.decode("utf-8", "replace")
+    suffix = Path(name).suffix.lower()
+    try:
         if suffix == ".json":
             loaded = json.loads(text)
         elif suffix == ".toml":
@@ -268,15 +288,11 @@ def _read_config(path: Path, head: bytes, name: str, record: RunRecord) -> dict[
             loaded = {section: dict(parser[section]) for section in parser.sections()}
         else:
             loaded = read_simple_yaml(text)
-    except (ValueError, OSError, ImportError) as error:
-        record.skipped.append(SkippedInput(name, f"not readable as configuration: {str(error).splitlines()[0][:120]}"))
-        return None
-    except Exception as error:  # configparser and toml have error trees of their own
-        record.skipped.append(SkippedInput(name, f"not readable as configuration: {type(error).__name__}"))
-        return None
-    if not isinstance(loaded, dict):
-        return None
-    return flatten(loaded)
+    except ValueError:
+        raise
+    except Exception as error:  # configparser has an error tree of its own, and any parser may give up on deep nesting
+        raise ValueError(type(error).__name__) from None
+    return flatten(loaded) if isinstance(loaded, dict) else None
 
 
 def flatten(value: Any, prefix: str = "", depth: int = 0) -> dict[str, Any]:
