@@ -49,6 +49,9 @@ def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
     features = _features(blamed, verdict, found, judge, status, facts)
     sure = confidence(features)
     decided = blamed is None or blamed.cls != "unknown"
+    if record.failed and blamed is None and status in ("healthy", "recovered"):
+        # the platform says that it failed, and nothing here says why
+        status, decided, sure = "crashed", False, min(sure, 0.2)
     diagnosis = Diagnosis(
         status=status,
         framework=framework,

@@ -42,6 +42,12 @@ class Judge:
     def __init__(self, timeline: Timeline, signatures: dict[str, Signature], found: Candidates, ranks: RankFacts):
         self.timeline, self.signatures, self.found, self.ranks = timeline, signatures, found, ranks
         self.last = timeline.last_attempt
+        self.known_failed = timeline.failed is True
+        if self.known_failed:
+            # the platform says that the run failed; a restart whose start looks well does not undo the fault before it
+            faults = [c.attempt for c in [*found.causes, *found.cascades] if not c.signature.startswith("trend/")]
+            if faults and self.last not in faults:
+                self.last = max(faults)
         self._train = {log.index: [p for p in log.facts.metrics if p.kind in ("train", "progress", "eval")] for log in timeline.logs}
 
     def decide(self) -> Verdict:
@@ -163,7 +169,9 @@ class Judge:
         key = self.timeline.key(cause.at)
         signature = self.signatures.get(cause.signature)
         if cause.cls == "evaluation-mismatch" and cause.exception is None:
-            return not self._too_good(cause)  # the run goes on either way: what counts is whether its scores show it
+            return not self.known_failed and not self._too_good(cause)  # the run goes on either way: what counts is whether its scores show it
+        if self.known_failed and (cause.exception is not None or (signature is not None and signature.fatal)) and not self._later_fault(cause):
+            return False
         if last_end is not None and key < last_end and not (self.dies(cause) and self._only_buffered(cause)):
             return True
         log = self.timeline.log(cause.at.input)
@@ -182,6 +190,11 @@ class Judge:
         if signature is not None and signature.fatal and not recovery:
             return advanced and len(after) >= 5 and cause.exception is None and signature.cls != "process-crash"
         return advanced
+
+    def _later_fault(self, cause: Cause) -> bool:
+        """Whether another fault comes after this one, which then may be the one that counts."""
+        key = self.timeline.key(cause.at)
+        return any(self.timeline.key(c.at) > key and c.specificity >= 1 and not c.signature.startswith("trend/") for c in self.found.causes if c is not cause)
 
     def _too_good(self, cause: Cause) -> bool:
         """Evaluation scores after this line are next to perfect."""

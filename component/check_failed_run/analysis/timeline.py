@@ -42,6 +42,7 @@ class Timeline:
     """All logs of a run, ordered by attempt, then time, then place."""
 
     def __init__(self, facts: list[LogFacts], record: RunRecord, marks: dict[str, Mark]):
+        self.failed = record.failed
         sources = {s.name: s for s in record.logs}
         self.logs = [Log(f, sources.get(f.name) or LogSource(f.name, None), i) for i, f in enumerate(facts)]
         self._by_name = {log.facts.name: log for log in self.logs}

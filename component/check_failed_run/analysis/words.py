@@ -52,7 +52,10 @@ def describe(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: 
     """Fill ``proximate``, ``root_cause`` and ``missing``."""
     primary = diagnosis.primary
     if primary is None:
-        if diagnosis.status == "recovered":
+        if not diagnosis.decided:
+            diagnosis.root_cause = "Not decided: the run failed by what its platform says, and nothing that was read says why."
+            diagnosis.missing.append(("the log of the failed task, all replicas, standard error included", "what was read holds no failure", "check-failed-run LOG_FOLDER/"))
+        elif diagnosis.status == "recovered":
             first = verdict.recovered[0] if verdict.recovered else None
             what = f"{first.kind} at line {first.at.line}" if first else "a fault"
             diagnosis.root_cause = f"No failure is left: {what} was survived and the run went on{' to its end' if verdict.ended_ok else ''}."
