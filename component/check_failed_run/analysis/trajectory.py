@@ -20,6 +20,7 @@ RISE = 0.5  # divergence: the loss gives back this share of what it had gained
 FACTOR = 1.3  # ... and stands this far above its best
 SLOWDOWN = 5.0  # a step takes this many times its early median: throughput has collapsed
 
+REINFORCEMENT = ("reward", "ep_rew", "ep_len", "explained_variance", "approx_kl", "clip_frac", "entropy_loss", "value_loss", "policy_gradient_loss", "actor_loss", "critic_loss", "episode_return")
 LOSSES = ("loss", "train_loss", "train_total_loss")
 HIGHER = ("accuracy", "acc", "acc@1", "acc1", "top1", "auc", "f1", "map", "map50", "dice", "iou", "miou", "precision", "recall", "r2", "ndcg")
 LOWER = ("wer", "cer")
@@ -285,8 +286,8 @@ def _loss_divergence(loss: Series, steps: Steps, resumed: bool, series: dict[str
     if len(finite) < 5:
         return None
     values = [v for _, v in finite]
-    if "reward_std" in series or "train_reward_std" in series or any("reward" in n for n in series):
-        return None  # a policy objective has no level to hold
+    if any(word in name for name in series for word in REINFORCEMENT):
+        return None  # a policy's or value's objective moves with the policy; it has no level to hold
     count = len(values)
     width = 5 if count >= 25 else 3 if count >= 9 else 1
     smooth = _smooth(values, width)

@@ -305,6 +305,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "quota exhausted",
             "Quota exhausted",
             "exceeding quota",
+            "in exceeding approved",
             "regional quota",
             "ResourceLimitExceeded",
             "VcpuLimitExceeded",

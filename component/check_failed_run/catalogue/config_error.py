@@ -1677,4 +1677,30 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         specificity=3,
     ),
+    Signature(
+        id="config-error/operator-missing",
+        cls=CLS,
+        role=Role.CAUSE,
+        kind="packages that don't fit together",
+        cues=("operator torchvision::", "operator torchaudio::", "requirements defined correctly", "No such operator", "RuntimeError: operator ", "load custom C++ ops", "compiled with different CUDA versions"),
+        pattern=(
+            r"RuntimeError: operator (?P<key>\w+::\w+) does not exist|Could not import module '(?P<module>[\w.]{1,80})'\. Are this object's requirements defined correctly|No such operator (?P<key2>\w+::\w+)"
+            r"|Couldn't load custom C\+\+ ops|Detected that PyTorch and \w+ were compiled with different CUDA versions"
+        ),
+        unless=_SOURCE,
+        prints="torch.library, torchvision and torchaudio _extension.py, transformers import_utils.py",
+        means="a compiled extension belongs to another version of the framework than the one installed",
+        matches=(
+            "RuntimeError: operator torchvision::nms does not exist",
+            "ModuleNotFoundError: Could not import module 'BertForSequenceClassification'. Are this object's requirements defined correctly? Set the logging verbosity to DEBUG for the error.",
+            "RuntimeError: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
+        ),
+        rejects=(
+            _why("ModuleNotFoundError: No module named 'torchvision'", "not installed at all"),
+            _why("operator torchvision::nms registered", "no failure"),
+        ),
+        fixes=(MATCH_PACKAGES, PIN),
+        specificity=3,
+        fatal=True,
+    ),
 )

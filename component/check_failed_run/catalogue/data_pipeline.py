@@ -1952,4 +1952,29 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         specificity=2,
     ),
+    Signature(
+        id="data-pipeline/xgboost-meta",
+        cls=CLS,
+        role=Role.CAUSE,
+        kind="labels, weights or groups that the booster refuses",
+        cues=("label must be", "Size of labels must equal", "must be sorted in non-decreasing order", "Weights must be positive", "Number of columns must be consistent", "Invalid shape of labels", "labels are not correctly provided", "can only be used with binary labels", "Meta info like label or weight", "relevance degree as target", "label set cannot be empty", "Check failed: preds"),
+        pattern=(
+            r"label must be (?:discrete values|nonnegative|positive|either 0|in \(|greater|non-negative)|Size of (?:labels|label_\w+|weights?|feature_weights|base margin) must (?:equal|be)|`?qid`? must be sorted in non-decreasing order|(?:Feature w|W)eights? must be (?:positive|greater)"
+            r"|Number of columns must be consistent across batches|Invalid shape of labels|labels are not correctly provided|can only be used with binary labels|Meta info like label or weight can not have missing value|Check failed: preds\.Size\(\) == info\.labels\.Size\(\)"
+        ),
+        prints="XGBoost (objective/*.cu, data/data.cc, common/ranking_utils.cc)",
+        means="Labels, weights, groups or columns do not have the values or the shape that the objective needs.",
+        matches=(
+            "xgboost.core.XGBoostError: [15:18:31] /__w/xgboost/xgboost/src/objective/multiclass_obj.cu:64: Check failed: valid: SoftmaxMultiClassObj: label must be discrete values in the range of [0, num_class).",
+            "xgboost.core.XGBoostError: [10:00:00] /src/data/data.cc:612: Check failed: labels.Shape(0) == num_row_ (10 vs. 12) : Size of labels must equal to number of rows.",
+            "Check failed: is_valid: `qid` must be sorted in non-decreasing order along with data.",
+            "PoissonRegression: label must be nonnegative",
+        ),
+        rejects=(
+            _why("every label must be checked by hand", "prose"),
+            _why("XGBoost version not compiled with GPU support", "the build"),
+        ),
+        fixes=(MAP_LABELS, SAME_COLUMNS),
+        specificity=3,
+    ),
 )

@@ -91,9 +91,12 @@ SIGNATURES: tuple[Signature, ...] = (
             "appear in both",
             "train/val overlap",
             "train/test overlap",
+            "present in train",
+            "found in train",
+            "seen in train",
         ),
         pattern=(
-            r"\b(?P<count>[1-9][\d,]{0,12})(?: [a-z]{1,20}){0,5} also in (?:the )?train|\b(?P<count2>[1-9][\d,]{0,12}) training examples? also "
+            r"\b(?P<count>[1-9][\d,]{0,12})(?: [a-z]{1,20}){0,5} also in (?:the )?train|\b(?P<count5>[1-9][\d,]{0,12}) (?:of \d[\d,]{0,12} )?(?:[a-z]{1,20} ){0,4}(?:present|found|seen) in (?:the )?train|\b(?P<count2>[1-9][\d,]{0,12}) training examples? also "
             r"in (?:the )?(?:evaluation|eval|dev)"
             r"|\b(?P<count3>[1-9][\d,]{0,12}) .{0,40}?(?:overlap (?:with the train|between train)|in both (?:the )?train|shared between "
             r"(?:the )?train|appear in both)"
@@ -108,6 +111,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "/data/dev.spacy: 60 documents, 60 of them also in train",
             "! 120 training examples also in evaluation data",
             "WARNING: 3,402 images appear in both splits",
+            "18,221 of 18,240 validation ids are present in training ids",
             "train/val overlap: 812 hashes",
             "ValueError: target leakage detected in feature 'closed_at'",
         ),
