@@ -26,7 +26,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "cuda-memory",
         "memory advice",
-        ("reserved memory is >> allocated memory", "max_split_size_mb", "expandable_segments", "documentation for Memory Management"),
+        ("reserved memory is >> allocated memory", "max_split_size_mb", "expandable_segments", "documentation for Memory Management", "If reserved but unallocated memory is large", "Consider Setting PYTORCH_CUDA_ALLOC_CONF", "Consider setting PYTORCH_CUDA_ALLOC_CONF", "If reserved but unallocated memory is >>", "Consider Set PYTORCH_CUDA_ALLOC_CONF", "Consider set PYTORCH_CUDA_ALLOC_CONF"),
         r"^(?:If reserved (?:but unallocated )?memory is (?:>>|large)|See documentation for Memory Management|(?:Consider |Try )?[Ss]et(?:ting)? PYTORCH_(?:CUDA_)?ALLOC_CONF)",
         "PyTorch, CUDACachingAllocator.cpp, where the message is wrapped",
         ("If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.", "See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF max_split_size_mb"),
@@ -35,7 +35,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "cuda-debugging",
         "debugging advice",
-        ("CUDA_LAUNCH_BLOCKING=1", "TORCH_USE_CUDA_DSA", "CUDA kernel errors might be asynchronously reported", "AMD_SERIALIZE_KERNEL", "TORCH_USE_HIP_DSA"),
+        ("CUDA_LAUNCH_BLOCKING=1", "TORCH_USE_CUDA_DSA", "CUDA kernel errors might be asynchronously reported", "AMD_SERIALIZE_KERNEL", "TORCH_USE_HIP_DSA", "Device-side assertions were explicitly omitt", "For debugging consider passing CUDA_LAUNCH_B"),
         r"^(?:For debugging consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL)|Compile with `?TORCH_USE_(?:CUDA|HIP)_DSA|CUDA kernel errors might be asynchronously reported|Device-side assertions were explicitly omitted)",
         "PyTorch, c10/cuda/CUDAException.cpp",
         ("For debugging consider passing CUDA_LAUNCH_BLOCKING=1.", "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.", "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."),
@@ -62,7 +62,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "nccl-heartbeat",
         "advice on the heartbeat monitor",
-        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "TORCH_NCCL_ENABLE_MONITORING", "watchdog is not actually stuck"),
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "TORCH_NCCL_ENABLE_MONITORING", "watchdog is not actually stuck", "you can either increase the timeout (TORCH_N", "To turn monitoring off", "To turn this off"),
         r"^(?:If you suspect the watchdog is not actually stuck|you can either increase the timeout \(TORCH_NCCL|To turn (?:this|monitoring) off)",
         "PyTorch, ProcessGroupNCCL",
         ("If you suspect the watchdog is not actually stuck and a longer timeout would help, you can either increase the timeout (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC) to a larger value",),
@@ -71,7 +71,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "flight-recorder",
         "advice on the flight recorder",
-        ("Flight Recorder", "FlightRecorder", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"),
+        ("Flight Recorder", "FlightRecorder", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE", "Stack trace of the failed collective not fou"),
         r"Stack trace of the failed collective not found|[Yy]ou can enable it by setting TORCH_(?:NCCL_TRACE|FR)_BUFFER_SIZE",
         "PyTorch, ProcessGroupNCCL",
         ("Stack trace of the failed collective not found, potentially because FlightRecorder is disabled. You can enable it by setting TORCH_NCCL_TRACE_BUFFER_SIZE to a non-zero value.",),
@@ -80,7 +80,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "ddp-unused",
         "advice on unused parameters",
-        ("find_unused_parameters=True", "TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL", "set the environment variable TORCH_DISTRIBUTED_DEBUG"),
+        ("find_unused_parameters=True", "TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL", "set the environment variable TORCH_DISTRIBUTED_DEBUG", "but did not find any unused parameters in th", "You can enable unused parameter detection", "If you already have done the above", "making sure all `forward`"),
         r"^(?:If you already have done the above|You can enable unused parameter detection|In addition, you can set the environment variable TORCH_DISTRIBUTED_DEBUG|making sure all `forward`)|but did not find any unused parameters in the forward pass",
         "PyTorch, DistributedDataParallel reducer",
         ("If you already have done the above, then the distributed data parallel module wasn't able to locate the output tensors; see find_unused_parameters=True", "In addition, you can set the environment variable TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL", "Warning: find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters in the forward pass."),
@@ -98,7 +98,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "jax-traceback",
         "how to see more",
-        ("JAX has removed its internal frames", "JAX_TRACEBACK_FILTERING", "Set TF_CPP_VMODULE", "XLA_PYTHON_CLIENT_PREALLOCATE"),
+        ("JAX has removed its internal frames", "JAX_TRACEBACK_FILTERING", "Set TF_CPP_VMODULE", "XLA_PYTHON_CLIENT_PREALLOCATE", "The stack trace below excludes JAX-internal "),
         r"JAX has removed its internal frames from the traceback|[Ss]et JAX_TRACEBACK_FILTERING=off|The stack trace below excludes JAX-internal frames",
         "JAX (traceback_util.py)",
         ("For simplicity, JAX has removed its internal frames from the traceback of the following exception. Set JAX_TRACEBACK_FILTERING=off to include these.",),
@@ -107,7 +107,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "tensorflow-oom-hint",
         "memory advice",
-        ("report_tensor_allocations_upon_oom", "TF_GPU_ALLOCATOR=cuda_malloc_async"),
+        ("report_tensor_allocations_upon_oom", "TF_GPU_ALLOCATOR=cuda_malloc_async", "Hint: If you want to see a list of allocated", "If the cause is memory fragmentation maybe t"),
         r"^(?:Hint: If you want to see a list of allocated tensors when OOM happens|If the cause is memory fragmentation maybe the environment variable)",
         "TensorFlow (executor, bfc_allocator.cc)",
         ("Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to RunOptions for current allocation info.", "If the cause is memory fragmentation maybe the environment variable 'TF_GPU_ALLOCATOR=cuda_malloc_async' will improve the situation."),
@@ -125,7 +125,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "lightning-hints",
         "hints of Lightning",
-        ("does not have many workers which may be a bottleneck", "Consider increasing the value of the `num_workers`", "Tip: For seamless", "tensor cores", "Tensor Cores"),
+        ("does not have many workers which may be a bottleneck", "Consider increasing the value of the `num_workers`", "Tip: For seamless", "tensor cores", "Tensor Cores", "you should set `torch.set_float32_matmul_pre"),
         r"does not have many workers which may be a bottleneck|Tip: For seamless|you should set `torch\.set_float32_matmul_precision",
         "Lightning",
         ("The 'train_dataloader' does not have many workers which may be a bottleneck. Consider increasing the value of the `num_workers` argument`", "You are using a CUDA device that has Tensor Cores. To properly utilize them, you should set `torch.set_float32_matmul_precision('medium' | 'high')`", "Tip: For seamless cloud uploads and versioning, try installing litmodels"),
@@ -134,7 +134,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _advice(
         "ray-hints",
         "hints of Ray",
-        ("RAY_DEDUP_LOGS", "To avoid this, set", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "Refer to the documentation on how to address the out of memory issue"),
+        ("RAY_DEDUP_LOGS", "To avoid this, set", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "Refer to the documentation on how to address the out of memory issue", "To adjust the kill threshold, set the enviro", "To disable worker killing, set"),
         r"^(?:Refer to the documentation on how to address the out of memory issue|To adjust the kill threshold, set the environment variable `?RAY_memory|To disable worker killing, set)",
         "Ray (memory monitor)",
         ("Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html.", "To adjust the kill threshold, set the environment variable `RAY_memory_usage_threshold` when starting Ray."),

@@ -122,7 +122,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="IAM permission missing",
-        cues=("denied on resource", "denied on service account", "IAM_PERMISSION_DENIED", "denied for resource", "Permission denied on "),
+        cues=("denied on resource", "denied on service account", "IAM_PERMISSION_DENIED", "denied for resource", "Permission denied on ", "denied for service account"),
         pattern=(
             r"Permission [`'\\\"]{0,2}(?P<permission>[\w.]+)[`'\\\"]{0,2} denied (?:on|for) (?:resource|service "
             r"account)(?:\s+[`'\\\"]{0,2}(?P<resource>[^\s'\"`\\(]+))?"
@@ -162,7 +162,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "should be granted access to the image",
             "does not have logging.",
             "does not have artifactregistry.",
-            "does not have secretmanager.",
+            "does not have secretmanager.", "Anonymous caller does not have", "Caller does not have", "User does not have", "does not have",
         ),
         pattern=(
             r"(?P<principal>(?<![\w.+-])[\w.+-]{1,120}@[\w.-]+|Anonymous caller|User|Caller) does not have "
@@ -316,7 +316,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "exceeded.  Limit:",
             "Quota limit",
             "LimitExceededException",
-            "RATE_LIMIT_EXCEEDED",
+            "RATE_LIMIT_EXCEEDED", "quota exceeded for", "quota metrics exceeds quota limits", "quota metric exceeds quota limits", "quota metrics exceeds quota limit", "quota metric exceeds quota limit",
         ),
         pattern=(
             r"quota metrics? exceed(?:ed|s)? quota limits?: (?P<metric>[\w./,\- ]+)|(?i:quota) '?(?P<metric2>[\w-]+)'? (?:has "
@@ -410,7 +410,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "not supported for machine type",
             "ccelerator type",
             "is not supported in region",
-            "unsupported machine",
+            "unsupported machine", "is not available", "is not supported",
         ),
         pattern=(
             r"[Mm]achine type \\?[\"'](?P<key>[\w-]+)\\?[\"'] is not (?:supported|available)|[Aa]ccelerator(?: type)? \S+ is not "
@@ -543,7 +543,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "AuthorizationPermissionMismatch",
             "AuthorizationFailed",
             "HeadObject operation: Forbidden",
-            "not authorized to perform this operation",
+            "not authorized to perform this operation", " operation", "UnauthorizedOperation",
         ),
         pattern=(
             r"An error occurred \((?P<code>AccessDenied\w*|403)\) when calling the (?P<key>\w+) operation|(?P<principal>arn:\S+) "
@@ -694,7 +694,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="Kubernetes RBAC",
-        cues=(" is forbidden: ", "cannot create resource", "cannot get resource", "cannot list resource"),
+        cues=(" is forbidden: ", "cannot create resource", "cannot get resource", "cannot list resource", "is forbidden: User ", "cannot delete resource ", "cannot patch resource ", "cannot watch resource "),
         pattern=(
             r"is forbidden: User \\?\"(?P<principal>[^\"\\]+)\\?\" cannot (?P<permission>\w+) resource \\?\"(?P<resource>[^\"\\]+)"
             r"|cannot (?P<permission2>get|create|list|patch|watch|delete) resource \\?\"(?P<resource2>\w+)"

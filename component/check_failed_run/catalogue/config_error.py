@@ -201,7 +201,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "are not used by the HfArgumentParser",
             "is not a valid YOLO argument",
             "is not expected",
-            "must have a value other than None",
+            "must have a value other than None", "IllegalFlagValue", "Unrecognized",
         ),
         pattern=r"Unknown command line flag '(?P<key>[^']+)'|Flags parsing error|(?:Unrecognized|IllegalFlagValue)\w*Error: |(?:Error|error|╷|│): ?[Nn]o such option:? |"
         r"\b[Nn]o such option: (?P<value>\S+)|Error: Missing (?:option|argument)|Invalid value for '?-|Unrecognized (?:or misplaced )?options|ERROR: Could not consume arg: "
@@ -258,7 +258,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "omegaconf.errors.",
             "OverrideParseException",
             "Could not find ",
-            "Could not load ",
+            "Could not load ", "Interpolation",
         ),
         pattern=r"Could not override '(?P<key>[^']+)'|Could not append to config|Key '(?P<value>[^']+)' is not in struct|Cannot find primary config|Missing mandatory value: "
         r"|(?:MissingMandatoryValue|Config\w*Error|ConfigCompositionException|MissingConfigException|OverrideParseException|Interpolation\w+Error|omegaconf\.errors\.\w+): "
@@ -406,7 +406,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="configuration file can't be parsed",
-        cues=("yaml.scanner.", "yaml.parser.", "yaml.constructor.", "yaml.composer.", "ScannerError", "TOMLDecodeError", "TomlDecodeError", "MissingSectionHeaderError", "YAMLError", "mapping values are not allowed here"),
+        cues=("yaml.scanner.", "yaml.parser.", "yaml.constructor.", "yaml.composer.", "ScannerError", "TOMLDecodeError", "TomlDecodeError", "MissingSectionHeaderError", "YAMLError", "mapping values are not allowed here", "TOMlDecodeError", "TOmLDecodeError", "TOmlDecodeError", "ToMLDecodeError", "ToMlDecodeError", "TomLDecodeError"),
         pattern=r"(?:yaml\.(?:scanner|parser|constructor|composer)\.\w+Error|ScannerError|T[oO][mM][lL]DecodeError|MissingSectionHeaderError|YAMLError)\b|mapping values are not allowed here",
         unless=_SOURCE,
         prints="PyYAML, ruamel.yaml, tomllib, configparser",
@@ -441,7 +441,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="path in the command or configuration does not exist",
-        cues=("No such file or directory",),
+        cues=("No such file or directory", ": [Errno 2]",),
         pattern=r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^']*\.(?:ya?ml|toml|ini|cfg|conf|gin|jsonnet|hocon))'|FileNotFoundError: .{0,40}No such file or directory: '(?P<value>[^']*config[^'/]*\.(?:json|py))'"
         r"|can't open file '?[^':]+'?: \[Errno 2\]",
         unless=_SOURCE,
@@ -495,7 +495,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "load feature extractor for ",
             "load image processor for ",
             "No valid checkpoint found in output directory",
-            "[E050]",
+            "[E050]", "is not a valid model identifier", "t find it in the cached files",
         ),
         pattern=r"is not a (?:local folder and is not a )?valid model identifier|Repository Not Found for url|RepositoryNotFoundError: |trying to access a gated repo|GatedRepoError: |RevisionNotFoundError: |(?<!Local)EntryNotFoundError: "
         r"|Repo id must (?:be|use)|does not appear to have a file named (?P<path>\S+)|Incorrect path_or_model_id|Couldn't find any data file at|(?:DatasetNotFound|DataFilesNotFound|EmptyDataset)Error: "
@@ -545,7 +545,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="model type that this version doesn't know",
-        cues=("does not recognize this architecture", "Unrecognized configuration class", "Unrecognized model in", "trust_remote_code=True", "Unrecognized image processor in"),
+        cues=("does not recognize this architecture", "Unrecognized configuration class", "Unrecognized model in", "trust_remote_code=True", "Unrecognized image processor in", "Unrecognized feature extractor in", "Unrecognized processing class in"),
         pattern=r"does not recognize this architecture|Unrecognized configuration class|Unrecognized (?:model|image processor|processing class|feature extractor) in"
         r"|(?:ValueError|OSError): .{0,300}(?:contains custom code|requires you to execute).{0,300}trust_remote_code=True",
         unless=_SOURCE,
@@ -594,7 +594,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="missing package",
-        cues=("No module named",),
+        cues=("No module named", "Error while finding module specification for",),
         pattern=r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<key>[\w.]+)'?|/python[\d.]*: No module named (?P<value>\S+)|Error while finding module specification for",
         prints="Python import system",
         means="a package is not installed in the environment that the job uses (or the script is not started from its folder)",
@@ -616,7 +616,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="incompatible package",
-        cues=("cannot import name", "Failed to import transformers", "DLL load failed", "partially initialized module"),
+        cues=("cannot import name", "Failed to import transformers", "DLL load failed", "partially initialized module", "because of the following error"),
         pattern=r"ImportError: cannot import name '(?P<key>\w+)'|Failed to import \S+ because of the following error|DLL load failed|partially initialized module '(?P<value>[\w.]+)'",
         prints="Python import system, transformers lazy modules",
         means="an installed package has another version than the code expects, or a local file shadows it",
@@ -638,7 +638,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="missing or incompatible binary library",
-        cues=("undefined symbol", "cannot open shared object file", "GLIBCXX_", "GLIBC_2", "wrong ELF class", "cannot allocate memory in static TLS block"),
+        cues=("undefined symbol", "cannot open shared object file", "GLIBCXX_", "GLIBC_2", "wrong ELF class", "cannot allocate memory in static TLS block", "static TLS block", "version `GLIBC_"),
         pattern=r"(?:ImportError|OSError|RuntimeError): .{0,300}(?:undefined symbol: (?P<key>\S+)|cannot open shared object file|static TLS block|wrong ELF class)|version `GLIBC(?:XX)?_[\d.]+' not found",
         unless=r"libtpu|Unable to initialize backend|Could not load dynamic library|TF-TRT|GPU will not be used|dlerror" + "|" + _SOURCE,
         prints="the dynamic loader, through Python",
@@ -715,7 +715,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "PackageNotFoundError",
             "is not installed",
             "command not found",
-            "Cannot find a working triton installation",
+            "Cannot find a working triton installation", "requires `Accelerate", "requires accelerate",
         ),
         pattern=r"requires the (?P<key>.{1,60}) library but it was not found in your environment|is required for a normal functioning of this module|requires `?[Aa]ccelerate|requires (?:the latest version of )?bitsandbytes"
         r"|requires the latest version of|(?:DistributionNotFound|VersionConflict|PackageNotFoundError): |seems to be not installed|FlashAttention2 has been toggled on"
@@ -897,7 +897,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "argument given to the optimizer should be an iterable",
             "only Tensors of floating point and complex dtype can require gradients",
             "a view of a leaf Variable that requires grad",
-            "Checkpointing is not compatible with .grad()",
+            "Checkpointing is not compatible with .grad()", "of floating point and complex dtype can requ",
         ),
         pattern=r"Trying to backward through the graph a second time|does not require grad and does not have a grad_fn|has been modified by an inplace operation|grad can be implicitly created only for scalar outputs"
         r"|Can't call numpy\(\) on Tensor that requires grad|can't convert \S+ device type tensor to numpy|unscale_\(\) has already been called|No inf checks were recorded for this optimizer|Attempting to unscale FP16 gradients"
@@ -930,7 +930,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="tensors on different devices",
-        cues=("to be on the same device", "should be the same", "indices should be either on cpu or on the same device", "Placeholder storage has not been allocated", "device type for generator but found"),
+        cues=("to be on the same device", "should be the same", "indices should be either on cpu or on the same device", "Placeholder storage has not been allocated", "device type for generator but found", "Input type (struct c10", "Input type (c10::BFloat16) and weight type", "Input type (c10::BFloat16) and bias type", "Input type (c10::Half) and weight type", "Input type (c10::Half) and bias type", "Input type (float) and weight type"),
         pattern=r"Expected all tensors to be on the same device|Input type \(torch\.(?:cuda\.)?(?:Float|Half|BFloat16)Tensor\) and (?:weight|bias) type \(torch\.(?:cuda\.)?\w+\) should be the same|Input type \((?:float|c10::Half|c10::BFloat16|struct c10::\w+)\) and (?:weight|bias) type"
         r"|indices should be either on cpu or on the same device|Placeholder storage has not been allocated|device type for generator but found",
         unless=_SOURCE,
@@ -1202,7 +1202,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "must have the same dtype",
             "to have the same dtype",
             "Bfloat16 is not supported on this device",
-            "Must flatten tensors with uniform",
+            "Must flatten tensors with uniform", "model precision bf16 is not supported",
         ),
         pattern=r"setup doesn't support bf16|Type (?P<value>fp16|bf16) is not supported on your device|(?:fp16|bf16|fp8) mixed precision requires|can only be used on CUDA devices|not implemented for '(?P<key>Half|BFloat16|c10::Half)'"
         r"|expected scalar type (?:Half|BFloat16|Float) but found (?:Half|BFloat16)|expected scalar type (?:Half|BFloat16) but found Float|mat1 and mat2 must have the same dtype, but got (?:Float|Half|BFloat16) and (?:Float|Half|BFloat16)\b"
@@ -1281,7 +1281,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="sizes that don't divide",
-        cues=("is not divisible by", "be divisible by", "must be a multiple of", "be evenly divisible by", "not evenly divisible", "not divisible by"),
+        cues=("is not divisible by", "be divisible by", "must be a multiple of", "be evenly divisible by", "not evenly divisible", "not divisible by", "must be evenly a multiple of"),
         pattern=r"(?:AssertionError|ValueError|RuntimeError|Exception|Error)\b.{0,200}(?:\bnot (?:evenly )?divisible by|must be (?:evenly )?(?:divisible by|a multiple of)|(?:should|has to|needs to) be (?:evenly )?divisible by|not evenly divisible)",
         unless=r"(?i)warning" + "|" + _SOURCE,
         prints="Megatron ensure_divisibility, NeMo, TRL, transformers attention, JAX sharding, xFormers",
@@ -1591,7 +1591,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="parameter that the library ignores",
-        cues=("[Warning] Unknown parameter", "might not be used", "are not used."),
+        cues=("[Warning] Unknown parameter", "might not be used", "are not used.", "Parameters: { "),
         pattern=r"\[Warning\] Unknown parameter: (?P<key>\S+)|Parameters: \{ (?P<value>[^}]*)\} (?:might not be used|are not used)",
         prints="LightGBM config.cpp, XGBoost learner.cc",
         means="a parameter name is unknown or without effect; often a misspelling that explains a later refusal",
@@ -1610,7 +1610,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="policy and environment don't fit",
-        cues=("You must use `MultiInputPolicy`", "You must use `MlpPolicy`", "You should use NatureCNN only with images", "as action spaces but", "NameNotFound", "gym.error.", "gymnasium.error."),
+        cues=("You must use `MultiInputPolicy`", "You must use `MlpPolicy`", "You should use NatureCNN only with images", "as action spaces but", "NameNotFound", "gym.error.", "gymnasium.error.", "You must use `"),
         pattern=r"You must use `\w+Policy`|You should use NatureCNN only with images|The algorithm only supports .{0,200} as action spaces but|(?:gym|gymnasium)\.error\.\w+: ",
         unless=_SOURCE,
         prints="Stable-Baselines3 base_class.py, Gymnasium registration",
@@ -1658,7 +1658,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="misuse of multiprocessing",
-        cues=("finished its bootstrapping phase", "pickle local object", "Can't pickle ", "attribute lookup"),
+        cues=("finished its bootstrapping phase", "pickle local object", "Can't pickle ", "attribute lookup", "PicklingError: Can", "t get local object"),
         pattern=r"before the\s+current process has finished its bootstrapping phase|has finished its bootstrapping phase|Can't (?:pickle|get) local object|PicklingError: Can't pickle|Can't pickle <function",
         unless=_SOURCE,
         prints="Python multiprocessing",

@@ -211,7 +211,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "unrecognized data stream contents when reading image",
             "cannot load this image",
             "DecompressionBombError",
-            "Not enough image data",
+            "Not enough image data", "pixels) exceeds limit",
         ),
         pattern=r"(?:OSError|IOError|SyntaxError|ValueError|PIL\.\S*Error|DecompressionBombError): (?:image file is truncated|broken PNG file"
         r"|broken data stream when reading image file|unrecognized data stream contents when reading image|cannot load this image"
@@ -787,7 +787,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "the broadcast shape",
             "Sample larger than population",
             "is less than or equal to x_min for bbox",
-            "is less than or equal to y_min for bbox",
+            "is less than or equal to y_min for bbox", "to be in the range",
         ),
         pattern=r"Expected \w+ for bbox .{1,120} to be in the range|Required crop size .{1,60} is larger than input image size|Requested crop size .{1,60} is larger than input image size|pic should be (?:PIL Image|2/3 dimensional|Tensor)"
         r"|Calculated output size: .{1,60}Output size is too small|empty range (?:for|in) randrange|output with shape .{1,60} doesn't match the broadcast shape|Sample larger than population"
@@ -1112,7 +1112,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="malformed JSON",
-        cues=("JSONDecodeError", "Unterminated string starting at", "ujson."),
+        cues=("JSONDecodeError", "Unterminated string starting at", "ujson.", "ValueError: Expecting value", "Error: Expecting value", "ValueError: Extra data", "Error: Extra data"),
         pattern=r"JSONDecodeError: (?P<value>.+)|\b(?:ValueError|ujson\S*Error): (?:Unterminated string starting at|Expecting value|Extra data)",
         prints="Python json, orjson, simplejson, ujson, msgspec readers",
         means="a JSON text could not be parsed: usually a cut line of a shard",
@@ -1204,7 +1204,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "fields but have",
             "OutOfBoundsDatetime",
             "Unknown datetime string format",
-            "cat_features must be integer or string",
+            "cat_features must be integer or string", "t match format",
         ),
         pattern=r"could not convert string to float: (?P<value>.{0,80})|invalid literal for int\(\) with base|day is out of range for month|month must be in 1\.\.12"
         r"|time data .{1,80} does(?: not|n't) match format|Unable to parse string .{1,80} at position|Field \d+ in record is not a valid (?:float|int\d*): "
@@ -1524,7 +1524,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "dataset is empty",
             "the resulting train set will be empty",
             "label set cannot be empty",
-            "there are not useful features",
+            "there are not useful features", "Found array with 0 feature(s", "Found array with 0 sample(s",
         ),
         pattern=r"num_samples should be a positive integer value, but got num_samples=0|is out of bounds for size 0\b|exhausted after 0 batches"
         r"|Found array with 0 (?:sample|feature)\(s\)|Unexpected result of `train_function`|stopped: No training batches|not to be a single sample in your epoch_iterator"
@@ -1647,7 +1647,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="sample skipped",
-        cues=("skipping line", "skipping row", "skipping sample", "skipping record", "skipping example", "skipped sample", "handling webdataset error", "Skipping line", "Skipping sample", "Skipping record"),
+        cues=("skipping line", "skipping row", "skipping sample", "skipping record", "skipping example", "skipped sample", "handling webdataset error", "Skipping line", "Skipping sample", "Skipping record", "Skipping corrupt examples", "Skipping invalid examples", "skipping corrupt examples", "skipping invalid examples", "Skipped corrupt examples", "Skipped invalid examples"),
         pattern=r"\b[Ss]kipp(?:ing|ed) (?:bad |corrupt |invalid )?(?:line|row|sample|record|example)s? .{0,60}(?P<value>[A-Z]\w*Error)\b|handling webdataset error",
         prints="data loaders that tolerate bad samples; WebDataset warn_and_continue",
         means="a sample could not be used and was left out; many of them leave an epoch empty",
@@ -1742,7 +1742,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "does not match length of index",
             "Length mismatch: Expected axis",
             "Size mismatch between tensors",
-            "All arrays must be of the same length",
+            "All arrays must be of the same length", "Length of label differs from the length of #", "Length of labels is not same with #data",
         ),
         pattern=r"inconsistent numbers of samples: (?P<size>\[[^\]]*\])|Size of labels must equal to number of rows|labels are not correctly provided"
         r"|Length of labels? (?:is not same with|differs from the length of) #data|Sum of query counts (?:is not same with #data|\(\d+\) differs)"
@@ -1833,7 +1833,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="batch without labels or inputs",
-        cues=("The model did not return a loss from the inputs", "You should supply an encoding or a list of encodings", "You have to specify either", "You must specify exactly one of"),
+        cues=("The model did not return a loss from the inputs", "You should supply an encoding or a list of encodings", "You have to specify either", "You must specify exactly one of", "You cannot specify exactly one of decoder_in", "You cannot specify exactly one ofdecoder_inp", "You have to specify exactly one of decoder_i", "You have to specify exactly one of input_ids", "You have to specify exactly one ofdecoder_in", "You cannot specify either decoder_input_ids"),
         pattern=r"The model did not return a loss from the inputs|You should supply an encoding or a list of encodings|You (?:have to|must|cannot) specify (?:either|exactly one of|both) ?(?:decoder_)?input_ids",
         unless=_SOURCE,
         prints="transformers Trainer, tokenizer.pad, model forward",
@@ -1957,7 +1957,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="labels, weights or groups that the booster refuses",
-        cues=("label must be", "Size of labels must equal", "must be sorted in non-decreasing order", "Weights must be positive", "Number of columns must be consistent", "Invalid shape of labels", "labels are not correctly provided", "can only be used with binary labels", "Meta info like label or weight", "relevance degree as target", "label set cannot be empty", "Check failed: preds"),
+        cues=("label must be", "Size of labels must equal", "must be sorted in non-decreasing order", "Weights must be positive", "Number of columns must be consistent", "Invalid shape of labels", "labels are not correctly provided", "can only be used with binary labels", "Meta info like label or weight", "relevance degree as target", "label set cannot be empty", "Check failed: preds", "Size of label_", "Size of feature_weights must equal", "Feature weights must be positive", "Feature weight must be positive", "Feature weights must be greater", "Size of feature_weights must be"),
         pattern=(
             r"label must be (?:discrete values|nonnegative|positive|either 0|in \(|greater|non-negative)|Size of (?:labels|label_\w+|weights?|feature_weights|base margin) must (?:equal|be)|`?qid`? must be sorted in non-decreasing order|(?:Feature w|W)eights? must be (?:positive|greater)"
             r"|Number of columns must be consistent across batches|Invalid shape of labels|labels are not correctly provided|can only be used with binary labels|Meta info like label or weight can not have missing value|Check failed: preds\.Size\(\) == info\.labels\.Size\(\)"

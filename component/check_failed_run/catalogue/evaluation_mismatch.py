@@ -93,7 +93,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "train/test overlap",
             "present in train",
             "found in train",
-            "seen in train",
+            "seen in train", "present in the train", "found in the train", "seen in the train", "training example also in the evaluation", "training example also in evaluation", "training example also in the eval",
         ),
         pattern=(
             r"\b(?P<count>[1-9][\d,]{0,12})(?: [a-z]{1,20}){0,5} also in (?:the )?train|\b(?P<count5>[1-9][\d,]{0,12}) (?:of \d[\d,]{0,12} )?(?:[a-z]{1,20} ){0,4}(?:present|found|seen) in (?:the )?train|\b(?P<count2>[1-9][\d,]{0,12}) training examples? also "
@@ -139,7 +139,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "label mapping differs",
             "encoder refit",
             "encoder re-fit",
-            "class order differs",
+            "class order differs", "labelmapping differs", "labelmap differs",
         ),
         pattern=(
             r"class_to_idx (?:built per split|differs)|labels? .{0,120}used as they are|labels encoded separately|label "
@@ -200,7 +200,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "validation gate",
             "gate failed",
             "did not meet the",
-            "not blessed",
+            "not blessed", "precision", "accuracy", "macro_f1", "is did not meet", "is not reached",
         ),
         pattern=(
             r"(?:Error|Exception|gate)\b.{0,80}\b(?P<metric>accuracy|acc|auc|auroc|f1\w*|macro_f1|recall|precision|map|ndcg|bleu"
@@ -235,7 +235,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "evaluating in train mode",
             "model.eval() was not called",
             "skip_special_tokens=False",
-            "still in training mode",
+            "still in training mode", "model is still in train mode during valid", "model is still in train mode during eval", "model is in training mode during valid", "model is in training mode during eval",
         ),
         pattern=(
             r"model is (?:still )?in train(?:ing)? mode during (?:eval|valid)|evaluating in train mode|model\.eval\(\) was not "

@@ -56,7 +56,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "tf-cpu-fallback",
         "no GPU, CPU is used",
-        ("GPU will not be used", "Ignore above cudart dlerror", "Could not find cuda drivers on your machine", "Skipping registering GPU devices", "No visible GPU is found, setting device to CPU", "Device is changed from GPU to CPU", "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed", "Falling back to cpu", "No GPU/TPU found, falling back to CPU"),
+        ("GPU will not be used", "Ignore above cudart dlerror", "Could not find cuda drivers on your machine", "Skipping registering GPU devices", "No visible GPU is found, setting device to CPU", "Device is changed from GPU to CPU", "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed", "Falling back to cpu", "No GPU/TPU found, falling back to CPU", "CUDA-enabled jaxlib is not installed", "Falling back to CPU", "falling back to CPU", "falling back to cpu"),
         r"GPU will not be used|Ignore above cudart dlerror|Could not find cuda drivers on your machine|No visible GPU is found, setting device to CPU|Device is changed from GPU to CPU|CUDA-enabled jaxlib is not installed|[Ff]alling back to (?:cpu|CPU)",
         "TensorFlow, JAX, XGBoost",
         "The program found no usable GPU and goes on with the CPU: slower, but no failure.",
@@ -66,7 +66,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "tf-dynamic-library",
         "optional library missing",
-        ("Could not load dynamic library", "Cannot dlopen some GPU libraries", "TF-TRT Warning", "Could not find TensorRT", "could not open file to read NUMA node", "successful NUMA node read from SysFS had negative value"),
+        ("Could not load dynamic library", "Cannot dlopen some GPU libraries", "TF-TRT Warning", "Could not find TensorRT", "could not open file to read NUMA node", "successful NUMA node read from SysFS had negative value", "NUMA node read from SysFS had negative value", "Cannot dlopen some TensorRT libraries"),
         r"W tensorflow\S{0,200}\] Could not load dynamic library|Could not load dynamic library '(?:libnvinfer|libcudart|libcuda|libcupti)|TF-TRT Warning|could not open file to read NUMA node|NUMA node read from SysFS had negative value|Cannot dlopen some TensorRT libraries",
         "TensorFlow",
         "An optional library is missing; TensorFlow goes on without it.",
@@ -86,7 +86,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "absl-stderr",
         "start-up notice",
-        ("All log messages before absl::InitializeLog()", "oneDNN custom operations are on", "This TensorFlow binary is optimized to use", "rebuild TensorFlow with the appropriate compiler flags"),
+        ("All log messages before absl::InitializeLog()", "oneDNN custom operations are on", "This TensorFlow binary is optimized to use", "rebuild TensorFlow with the appropriate compiler flags", "This TensorFlow binary is optimized"),
         r"All log messages before absl::InitializeLog\(\)|oneDNN custom operations are on|This TensorFlow binary is optimized|rebuild TensorFlow with the appropriate compiler flags",
         "TensorFlow, absl",
         "A notice at start-up.",
@@ -96,7 +96,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "xla-slow-compile",
         "slow compilation",
-        ("slow_operation_alarm.cc", "Very slow compile", "Constant folding an instruction is taking"),
+        ("slow_operation_alarm.cc", "Very slow compile", "Constant folding an instruction is taking", "The operation took"),
         r"slow_operation_alarm\.cc|The operation took [\dmhs.]{2,20}\s*$|Constant folding an instruction is taking",
         "XLA (slow_operation_alarm.cc)",
         "A compilation takes long; it goes on.",
@@ -116,7 +116,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "no-checkpoint-yet",
         "no checkpoint to resume from",
-        ("starting from scratch", "Starting from scratch", "will train from scratch"),
+        ("starting from scratch", "Starting from scratch", "will train from scratch", "training from scratch", "start from scratch", "train from scratch"),
         r"(?:[Nn]o checkpoints?(?: \w{1,12}){0,3}|Failed to find checkpoint in \S{1,200}|[Cc]heckpoint not found)[,;.]? .{0,60}(?:start(?:ing)?|train(?:ing)?) from scratch",
         "flax (checkpoints.py), orbax, scripts",
         "The first start finds no checkpoint and begins anew.",
@@ -143,7 +143,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "rccl-iommu",
         "RCCL start-up warning",
-        ("from kernel command line which can lead to system", "from environment which can lead to low RCCL", "which can lead to system instab"),
+        ("from kernel command line which can lead to system", "from environment which can lead to low RCCL", "which can lead to system instab", "NCCL WARN Missing"),
         r"NCCL WARN Missing .{1,80} from (?:kernel command line|environment) which can lead to|NCCL WARN .{0,80}which can lead to system instab",
         "RCCL (init.cpp)",
         "RCCL recommends a kernel or environment setting at every start.",
@@ -163,7 +163,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "c10d-ipv6",
         "IPv6 address not usable",
-        ("errno: 97 - Address family not supported", "client socket has failed to connect to [localhost]", "The hostname of the client socket cannot be retrieved", "Failed to resolve hostname"),
+        ("errno: 97 - Address family not supported", "client socket has failed to connect to [localhost]", "The hostname of the client socket cannot be retrieved", "Failed to resolve hostname", " (errno: 97"),
         r"errno: 97 - Address family not supported|The hostname of the client socket cannot be retrieved|server socket (?:has failed to bind to|cannot be initialized on) \[::\]:\d{1,5} \(errno: 97",
         "PyTorch, c10d socket.cpp",
         "The IPv6 attempt fails on a machine without IPv6; the IPv4 one follows.",
@@ -183,7 +183,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "hf-notices",
         "notices of Hugging Face libraries",
-        ("Some weights of", "were not initialized from the model checkpoint", "Token indices sequence length is longer than", "is incompatible with gradient checkpointing", "weights were not used when initializing", "fast tokenizer, using the `__call__` method is faster", "gradient_accumulation_steps=1, but"),
+        ("Some weights of", "were not initialized from the model checkpoint", "Token indices sequence length is longer than", "is incompatible with gradient checkpointing", "weights were not used when initializing", "fast tokenizer, using the `__call__` method is faster", "gradient_accumulation_steps=1, but", "using the `__call__` method is faster than"),
         r"Some weights of .{1,400}(?:were not (?:used|initialized)|newly initialized)|`use_cache=True` is incompatible with gradient checkpointing|using the `__call__` method is faster than",
         "transformers",
         "A notice; expected when a pretrained model gets a new head.",
@@ -193,7 +193,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "ultralytics-jpeg",
         "image repaired or left out",
-        ("corrupt JPEG restored and saved", "duplicate labels removed", "ignoring corrupt image/label"),
+        ("corrupt JPEG restored and saved", "duplicate labels removed", "ignoring corrupt image/label", " backgrounds, ", "duplicate label removed"),
         r"corrupt JPEG restored and saved|\d duplicate labels? removed|ignoring corrupt image/label|labels?\S{0,200}\.\.\. \d{1,9} images, \d{1,9} backgrounds, \d{1,9} corrupt",
         "Ultralytics (data/utils.py)",
         "The loader repaired or left out an image and goes on.",
@@ -203,7 +203,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "ray-noise",
         "Ray background messages",
-        ("Failed to query Ray Train Controller actor state", "State API may be temporarily unavailable", "constructor arguments in the object store and max_restarts", "Failed to establish connection to the metrics exporter agent", "RAY_DEDUP_LOGS", "metrics exporter", "Metrics will not be exported", "Tip: In future versions of Ray"),
+        ("Failed to query Ray Train Controller actor state", "State API may be temporarily unavailable", "constructor arguments in the object store and max_restarts", "Failed to establish connection to the metrics exporter agent", "RAY_DEDUP_LOGS", "metrics exporter", "Metrics will not be exported", "Tip: In future versions of Ray", "Overriding accelerator visible devices", "connection to the metrics agent", "connect to the metrics agent"),
         r"Failed to query Ray Train Controller actor state|has constructor arguments in the object store and max_restarts|(?:connection to|connect to) the metrics (?:exporter )?agent|Overriding accelerator visible devices|Metrics will not be exported",
         "Ray (PlacementGroupCleaner, core_worker.cc, metrics agent)",
         "Helper processes of Ray report a hitch that doesn't touch the training.",
@@ -213,7 +213,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "boosting-notices",
         "boosting notices",
-        ("No further splits with positive gain", "Stopped training because there are no more leaves", "are not used.", "Unknown parameter:", "will be ignored. Current value"),
+        ("No further splits with positive gain", "Stopped training because there are no more leaves", "are not used.", "Unknown parameter:", "will be ignored. Current value", "Parameters: { ", "Warning] Accuracy may be bad", "will be ignored"),
         r"\[Warning\] (?:No further splits with positive gain|Stopped training because there are no more leaves|Unknown parameter: |\S{1,60} is set=.{0,80}will be ignored|Accuracy may be bad)|Parameters: \{ .{1,300} \} (?:are|might) not (?:be )?used",
         "LightGBM, XGBoost",
         "A tree can't be split further, or a parameter is ignored.",
@@ -223,7 +223,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "zero-count",
         "a counter at zero",
-        ("0 errors", "0 failed", "0 failures", "errors: 0", "errors=0", "failed: 0", "failed=0", "failures: 0", "failures=0", "Errors: 0", "Failed: 0", "No errors found", "num_ooms: 0"),
+        ("0 errors", "0 failed", "0 failures", "errors: 0", "errors=0", "failed: 0", "failed=0", "failures: 0", "failures=0", "Errors: 0", "Failed: 0", "No errors found", "num_ooms: 0", "0 failure", "0 error", "0 ooms", "Failures : 0", "Failures = 0", "failures : 0"),
         r"(?:^|[\s,;|({\[])(?:\w{0,20}_)?(?:[Ee]rrors?|[Ff]ailed|[Ff]ailures?|nan|oom|num_ooms|ooms) ?[:=] ?0(?:, \w{1,20} ?[:=] ?\d{1,9}){0,4}[)}\].]?\s*$|"
         r"(?:^|[,;|(]\s{0,3})0 (?:errors?|failed|failures?|ooms?)(?:, \d{1,9} \w{1,20}){0,4}[).]?(?: in [\d.:]{1,12} ?\w{0,8})?\s*$|\b[Nn]o errors found in background save",
         "counters and summaries",
@@ -235,7 +235,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "path-with-error-word",
         "a file name with an error word",
-        ("/error_", "/errors_", "/failed_", "_error_", "_errors.", "_failed_", "/crash_", "/nan_", "/error-", "_error.csv", "/errors/", "/exception_", "error_types", "error_reports", "failed_login"),
+        ("/error_", "/errors_", "/failed_", "_error_", "_errors.", "_failed_", "/crash_", "/nan_", "/error-", "_error.csv", "/errors/", "/exception_", "error_types", "error_reports", "failed_login", ".jsonl", ".feather", ".parquet", ".arrow", ".json done", ".csv done"),
         r"\b(?:read|reading|load(?:ed|ing)?|wrote|writing|processed|processing|opened|opening)\b[ \w:=]{0,40} ['\"]?[\w./~-]{0,200}(?:error|failed|crash|exception|nan_)[\w./~-]{0,200}\.(?:csv|jsonl?|log|txt|parquet|tar|npz|h5|tsv|arrow|feather|zst|gz)\b['\"]?(?: (?:ok|done)\b.{0,40})?\s*$",
         "data loaders of any kind",
         "A file's name holds such a word; the line says that the file was handled.",
@@ -267,7 +267,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _harmless(
         "handled-fallback",
         "handled by the program",
-        ("trying batch size", "using fallback", "falling back to", "Falling back to", "skipping this", "will retry", "flash_attn is not installed", "Apex not installed", "apex is not installed", "Failed to load image Python extension", "Could not load library libnvfuser"),
+        ("trying batch size", "using fallback", "falling back to", "Falling back to", "skipping this", "will retry", "flash_attn is not installed", "Apex not installed", "apex is not installed", "Failed to load image Python extension", "Could not load library libnvfuser", "flash-attn is not installed", "Apex is not installed", "apex not installed"),
         r"Batch size (?P<size>\d{1,7}) failed, trying batch size|flash[_-]attn is not installed|[Aa]pex (?:is )?not installed|Failed to load image Python extension",
         "Lightning, transformers, torchvision",
         "An optional part is missing or a probe failed; the program goes on in another way.",

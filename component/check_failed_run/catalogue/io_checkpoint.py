@@ -165,7 +165,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="file system full",
-        cues=("No space left on device", "no space left on device", "[Errno 28]", "(os error 28)", "There is not enough space on the disk"),
+        cues=("No space left on device", "no space left on device", "[Errno 28]", "(os error 28)", "There is not enough space on the disk", "not enough space on the disk"),
         pattern=(
             r"(?i)no space left on device(?:[^'\n]{0,20}'(?P<path>[^'\n]+)')?|\[Errno 28\]|\(os error 28\)|not enough space on "
             r"the disk"
@@ -288,7 +288,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="write or read of a C++ stream failed",
-        cues=("iostream error", "ostream write failed"),
+        cues=("iostream error", "ostream write failed", "basic_ios::clear", "basic_filebuf", "ios_base::"),
         pattern=r"(?:basic_ios::clear|basic_filebuf::\w+|ios_base::\w+|ostream write failed).{0,80}",
         prints="the C++ library behind torch.save (_legacy writer and PyTorchFileWriter), libtorch and other native savers",
         means="A native writer lost its file: the file system is full, over quota or went away.",
@@ -354,7 +354,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="read-only file system",
-        cues=("Read-only file system", "read-only file system", "[Errno 30]", "(os error 30)", "Remounting filesystem read-only"),
+        cues=("Read-only file system", "read-only file system", "[Errno 30]", "(os error 30)", "Remounting filesystem read-only", "remounting filesystem read-only"),
         pattern=(
             r"(?i)read-only file system(?:[^'\n]{0,10}'(?P<path>[^'\n]+)')?|\[Errno 30\]|\(os error 30\)|remounting filesystem "
             r"read-only"
@@ -474,7 +474,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "[Errno 121]",
             "[Errno 107]",
             "Transport endpoint is not connected",
-            "[Errno 108]",
+            "[Errno 108]", "Cannot send after transport endpoint shutdow",
         ),
         pattern=(
             r"\[Errno 5\]|Input/output error(?:[^'\n]{0,10}'(?P<path>[^'\n]+)')?|\(os error 5\)|\[Errno 121\] Remote I/O error"
@@ -693,7 +693,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="truncated or corrupt safetensors file",
-        cues=("Error while deserializing", "MetadataIncompleteBuffer", "HeaderTooLarge", "InvalidHeaderDeserialization", "HeaderTooSmall"),
+        cues=("Error while deserializing", "MetadataIncompleteBuffer", "HeaderTooLarge", "InvalidHeaderDeserialization", "HeaderTooSmall", "InvalidHeaderLength", "InvalidHeaderStart", "InvalidHeader"),
         pattern=(
             r"Error while deserializing(?: header)?: (?P<value>[^\n]{1,120})"
             r"|\b(?:MetadataIncompleteBuffer|HeaderTooLarge|HeaderTooSmall|InvalidHeader(?:Deserialization|Length|Start)?)\b"
@@ -732,7 +732,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "unable to lock file",
             "bad object header",
             "wrong B-tree signature",
-            "t synchronously read data",
+            "t synchronously read data", "t read data",
         ),
         pattern=(
             r"truncated file: eof = (?P<value>\d+)|file signature not found|unable to lock file, errno = (?P<code>\d+)"
@@ -858,7 +858,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "optim_states.pt",
             "t get saved by one or more processes",
             "Unable to find latest file at",
-            "model_states.pt",
+            "model_states.pt", "following zero checkpoint paths are missing", "following zero checkpoints path are missing", "following zero checkpoint path are missing", "following zero checkpoint paths is missing", "following zero checkpoints path is missing", "following zero checkpoint path is missing",
         ),
         pattern=(
             r"following zero checkpoints? paths? (?:are|is) missing|can't find (?:files matching )?\S*(?:optim|model)_states\.pt"
@@ -1064,7 +1064,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "HTTP code 503",
             "HTTP response code 503",
             "HTTP response code 429",
-            "object mutation operations",
+            "object mutation operations", "HTTP code 429",
         ),
         pattern=(
             r"An error occurred \((?P<code>SlowDown|ServiceUnavailable|InternalError|RequestTimeout|503|500)\) when calling the "

@@ -56,7 +56,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "start-training-banner",
         Mark.START,
         "training starts",
-        ("***** Running training *****", "Running training *****", "running training / "),
+        ("***** Running training *****", "Running training *****", "running training / ", "Running training"),
         r"\*{5} Running training \*{5}|running training / \w+",
         "Hugging Face Trainer and examples; kohya",
         "The training loop starts.",
@@ -128,7 +128,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "end-lightning",
         Mark.END_OK,
         "training completed",
-        ("`Trainer.fit` stopped", "Trainer.fit` stopped"),
+        ("`Trainer.fit` stopped", "Trainer.fit` stopped", "` reached"),
         r"`?Trainer\.fit`? stopped: `?(?:max_epochs|max_steps|max_time)(?:=(?P<value>[\w:.-]{1,30}))?`? reached|Trainer\.fit` stopped: No training batches|Time limit reached\. Elapsed time is",
         "Lightning (fit_loop.py, training_epoch_loop.py)",
         "Trainer.fit reached its limit of epochs, steps or time.",
@@ -172,7 +172,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "end-generic",
         Mark.END_OK,
         "training completed",
-        ("raining finished", "raining complete", "raining done", "raining has finished", "inished training", "raining is done", "raining is complete", "raining successfully", "nd of training", "ompleted training", "raining run complete", "raining succeeded"),
+        ("raining finished", "raining complete", "raining done", "raining has finished", "inished training", "raining is done", "raining is complete", "raining successfully", "nd of training", "ompleted training", "raining run complete", "raining succeeded", "Training loop has now successfully completed", "Training job has now successfully completed", "Training job was now successfully completed", "Training loop has now successfully finished", "Training loop is now successfully completed", "Training run has now successfully completed"),
         r"\b[Tt]raining (?:run |job |loop )?(?:is |has |was )?(?:now )?(?:(?:successfully )?(?:finished|completed?|done|succeeded)|successfully (?:finished|completed|ended))\b(?! (?:loading|epoch \d+\b(?! of)))|"
         r"(?:^|[\s:\]|>*=-])(?:[Ff]inished|[Cc]ompleted) training(?:\.|!|\s*$| (?:run|job|loop|after|at|in)\b)|[Ee]nd of training\b(?! (?:data|set|epoch|step|batch))",
         "training scripts and trainers of many kinds",
@@ -225,7 +225,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "end-model-written",
         Mark.END_OK,
         "final model written",
-        ("model written to", "model saved to", "final model saved", "Saved pipeline to", "inal model saved", "saved final model", "Saved final", "Results saved to"),
+        ("model written to", "model saved to", "final model saved", "Saved pipeline to", "inal model saved", "saved final model", "Saved final", "Results saved to", "saved final checkpoint", "saved final weights"),
         r"\bmodel written to ['\"`]?(?P<path>[\w./~:@%+=-]{1,400}[\w/])|(?:^|[\s|:])(?:[Ff]inal )?model saved to ['\"`]?(?P<name>[\w./~:@%+=-]{1,400})|Saved pipeline to output directory|[Ss]aved final (?:model|checkpoint|weights)|"
         r"^Results saved to (?P<value>\S{1,300})",
         "training scripts of XGBoost, LightGBM and scikit-learn; spaCy; Ultralytics",
@@ -269,7 +269,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "end-done",
         Mark.END_OK,
         "program says done",
-        ("| done", "ll done", "Done: best", "done in ", "Done in ", "job finished", "Job finished", "run finished", "Run finished", "run complete", "Run complete", " done.", "experiment finished"),
+        ("| done", "ll done", "Done: best", "done in ", "Done in ", "job finished", "Job finished", "run finished", "Run finished", "run complete", "Run complete", " done.", "experiment finished", "Experiment completed", "Experiment finishedd", "experiment completed", "Experiment complete", "Experiment finished", "experiment complete"),
         r"(?:\| |INFO:? |\] )(?:all )?[Dd]one[.!]?\s*$|^[Dd]one[.!]\s*$|\b[Aa]ll done\b[.!]?|^[Dd]one: best\b|(?:^|[|\]:] ?)[Dd]one in \d[\d.]{0,12} ?(?:s|sec|seconds|m|min|minutes|h|hours)\b\.?\s*$|"
         r"\b(?:[Jj]ob|[Rr]un|[Ee]xperiment) (?:finished|complete)(?:d)?[.!]?\s*$",
         "training scripts",
@@ -324,7 +324,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "interrupted",
         Mark.INTERRUPTED,
         "stopped by the user",
-        ("KeyboardInterrupt", "Detected KeyboardInterrupt", "Received SIGINT", "received signal SIGINT", "Interrupted by user", "interrupted by user", "Received 2 death signal"),
+        ("KeyboardInterrupt", "Detected KeyboardInterrupt", "Received SIGINT", "received signal SIGINT", "Interrupted by user", "interrupted by user", "Received 2 death signal", "Received signal SIGINT", "received SIGINT"),
         r"(?<!except )\bKeyboardInterrupt(?:: ?[\w ]{0,40})?\s*$|Detected KeyboardInterrupt|[Rr]eceived (?:signal )?SIGINT|[Ii]nterrupted by user|Received 2 death signal",
         "Python, Lightning, torchrun, training scripts",
         "Someone (or a launcher) pressed Ctrl-C: the run was ended from outside, possibly because it stood still.",
@@ -442,7 +442,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "Loading model from",
             "Loaded model weights from the checkpoint",
             "oading checkpoint",
-            "Loading pretrained weights from",
+            "Loading pretrained weights from", "Loaded model checkpoint from", "loaded model checkpoint from", "Loaded model checkpoint", "loaded model checkpoint",
             ),
         r"(?:[Ll]oading checkpoint(?: from)?|[Ll]oaded (?:model )?checkpoint(?: from)?:?|Load checkpoint from|Restor(?:ed all|ing) states from the checkpoint (?:path )?at|Restoring states from|Loaded model weights from the checkpoint at|"
         r"Loading states from|successfully loaded checkpoint from|Loading the checkpoint from|[Rr]estor(?:ed|ing) (?:checkpoint )?(?:from|at)|Loads checkpoint by \w{1,20} backend from path:|"
@@ -472,7 +472,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "resumed",
         Mark.RESUMED,
         "training goes on",
-        ("esumed from", "esuming from", "esuming training", "esumed training", "Continuing training from", "resume from step", "resume from checkpoint", "esuming at", "esume training from", "esume from epoch", "continuing from", "Continuing from"),
+        ("esumed from", "esuming from", "esuming training", "esumed training", "Continuing training from", "resume from step", "resume from checkpoint", "esuming at", "esume training from", "esume from epoch", "continuing from", "Continuing from", "Resumed at", "resumed at", "Resume from checkpoint", "Resume from step"),
         r"\b[Rr]esum(?:ed|ing)(?: training)? (?:from|at)\b(?:.{0,40}?\b(?:step|iteration|epoch)[ =:]{1,2}(?P<step>\d{1,9}))?|[Rr]esuming training\b|"
         r"Continuing training from (?:checkpoint|epoch|global step)|\b[Rr]esume (?:training )?from (?:step|checkpoint|epoch)\b|[Cc]ontinuing from (?:step|epoch|checkpoint)",
         "Hugging Face Trainer, timm, Ultralytics, scripts",
@@ -496,7 +496,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "recovered-restart",
         Mark.START,
         "launcher starts the workers again",
-        ("will restart worker group", "Restarting worker group", "estarting the run", "[FailurePolicy] RETRY", "estarting training", "estarting run", "estarting worker group"),
+        ("will restart worker group", "Restarting worker group", "estarting the run", "[FailurePolicy] RETRY", "estarting training", "estarting run", "estarting worker group", "Restarting the training", "restarting the training"),
         r"will restart worker group|\brestarting worker group|Restarting worker group|\[FailurePolicy\] RETRY|[Rr]estarting (?:the )?(?:run|training)(?: from| after|\.|\s*$)",
         "torchrun (agent/server/api.py), Ray Train (failure policy), scripts",
         "After a failure the launcher starts the workers again.",
@@ -515,7 +515,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "recovered",
         Mark.RECOVERED,
         "the program dealt with a fault",
-        ("olling back to", "olled back to", "ecovered from", "retry succeeded", "succeeded after", "recovery succeeded", "ecovered after", "will continue with full run", "everting to "),
+        ("olling back to", "olled back to", "ecovered from", "retry succeeded", "succeeded after", "recovery succeeded", "ecovered after", "will continue with full run", "everting to ", "succeeded at attempt", "succeeded on attempt", "Recovery succeeded", "succeeded at retry", "succeeded on retry", "Retry succeeded"),
         r"[Rr]olling back to|[Rr]olled back to|\b[Rr]ecovered (?:from|after)\b|[Rr]etry succeeded|succeeded after (?P<attempt>\d{1,3}) (?:retries|attempts)|succeeded (?:on|at) (?:retry|attempt)|"
         r"[Rr]ecovery succeeded|will continue with full run|[Rr]everting to (?:checkpoint|step|epoch|the last)",
         "training scripts, Lightning's batch-size finder",
@@ -543,7 +543,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "non-zero exit status",
             "exit status",
             "Exit status",
-            "exitcode",
+            "exitcode", "Exited with code of", "Exited with code",
         ),
         r"(?:\b[Ee]xit(?:ed with)? (?:exit )?code(?: of)?:?[ =]{1,3}\(?|\bexited with (?:code|status|a non-zero status of|non-zero status:?|return code):? ?|"
         r"\bexits with return code = |returned non-zero exit status |\b[Ee]xit status:? |\bexited with (?=[1-9])|\bexitcode\s{0,3}[:=] ?)(?P<code>-?\d{1,3})\b",

@@ -130,7 +130,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "got nan",
             "nan in loss",
             "loss contains nan",
-            "loss is infinite",
+            "loss is infinite", "activations", "activation",
         ),
         pattern=(
             r"\bloss(?:es)? (?:is|was|are|became|becomes|has become|turned|went|=) ?:?(?:nan|inf|infinite|infinity|not finite"
@@ -187,7 +187,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="output not finite",
-        cues=("contains NaN or Inf", "is not finite. Previous best value", "nan or infinite", "loss is nan or inf", "is nan or inf"),
+        cues=("contains NaN or Inf", "is not finite. Previous best value", "nan or infinite", "loss is nan or inf", "is nan or inf", "The loss returned in `", "the loss returned in `", "The loss returned in", "the loss returned in", "Detected nan and/or inf values in `"),
         pattern=(
             r"TerminateOnNan: .{0,200}contains NaN or Inf|Monitored metric (?P<metric>\S+) = (?P<value>\S+) is not finite\. "
             r"Previous best value"
@@ -276,7 +276,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "inimum loss scale reached",
             "loss scale reached minimum",
             "consecutive overflow",
-            "caused non-finite gradients",
+            "caused non-finite gradients", "Loss scale already at minimum",
         ),
         pattern=(
             r"[Mm]inimum loss scale reached(?: \((?P<value>[\d.e-]+)\))?|[Ll]oss scale already at minimum|loss scale reached minimum"
@@ -371,7 +371,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "radients contain nan",
             "radients contain NaN",
             "weights contain NaN",
-            "weights are NaN",
+            "weights are NaN", "nan/inf gradients encountered", "parameters contain non-finite", "gradients contain non-finite", "nan/inf gradient encountered", "parameters contain nonfinite", "gradient norm is not finite",
         ),
         pattern=(
             r"found (?:NaN|Inf) in local (?P<key>[\w ]+?) for bucket|Unexpected result (?P<value>nan|inf)\b.{0,80}|Loss is not "
@@ -416,7 +416,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "Tensor had Inf",
             "had NaN and Inf",
             "CheckNumerics",
-            "heck numerics",
+            "heck numerics", "Detected Infinity or NaN in output", "detected Infinity or NaN in output", "Tensor had +Inf", "Tensor had -Inf",
         ),
         pattern=(
             r"FloatingPointError: invalid value \((?P<value>nan|inf)\) encountered in (?P<op>[\w. ()-]+)|Tensor had (?P<kind>-?Inf"
@@ -573,7 +573,7 @@ SIGNATURES: tuple[Signature, ...] = (
             ": inf,",
             ": inf}",
             ": infinity",
-            ":inf",
+            ":inf", "+infinity", "-infinity", "infinity", "-nan.0",
         ),
         pattern=(
             # the second branch: objectives that tree libraries print as <set>-<metric>:<value> or <set>'s <metric>: <value>
@@ -612,7 +612,7 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CONTEXT,
         kind="metric line with a gradient norm that is not finite",
         ignore_case=True,
-        cues=(": nan", "= nan", "norm nan", "norm  nan", "norm -nan", "=nan", ":nan", "norm: inf", "norm=inf", "norm inf", ": inf,"),
+        cues=(": nan", "= nan", "norm nan", "norm  nan", "norm -nan", "=nan", ":nan", "norm: inf", "norm=inf", "norm inf", ": inf,", "gradnorm", "+infinity", "-infinity", "infinity"),
         pattern=(
             r"(?<![\w])(?P<name>grad(?:ient)?[ _]?norm|gnorm)['\"]?\s{0,8}[:=]?\s{0,8}['\"]?(?P<value>nan|[-+]?inf(?:inity)?)(?![\w.])"
         ),

@@ -188,7 +188,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="collective time-out",
-        cues=("Timeout at NCCL work", "last enqueued NCCL work", "Some NCCL operations have failed or timed out", "Some operations have failed or timed out"),
+        cues=("Timeout at NCCL work", "last enqueued NCCL work", "Some NCCL operations have failed or timed out", "Some operations have failed or timed out", "last completed"),
         pattern=(
             r"Timeout at NCCL work: (?P<seq>\d{1,12})|last enqueued (?:NCCL )?work: -?\d{1,12}, last completed|"
             r"Some (?:NCCL )?operations have failed or timed out"
@@ -238,7 +238,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="watchdog stuck",
-        cues=("watchdog got stuck for", "Heartbeat monitor timed out", "watchdog hang, ", "without making progress in monitoring enqueued collectives"),
+        cues=("watchdog got stuck for", "Heartbeat monitor timed out", "watchdog hang, ", "without making progress in monitoring enqueued collectives", "in monitoring enqueued collectives"),
         pattern=r"watchdog got stuck for (?P<timeout>\d{1,7}) seconds|Heartbeat monitor timed out! Process will be terminated|in monitoring enqueued collectives",
         prints="PyTorch, ProcessGroupNCCL::heartbeatMonitor",
         means="All progress of the watchdog stopped: a NCCL or CUDA call on this rank never returned.",
@@ -259,7 +259,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="collective time-out",
-        cues=("Timed out waiting", "Operation timed out!", "Wait timeout", "DistBackendError: Timeout", "Collective operation timed out"),
+        cues=("Timed out waiting", "Operation timed out!", "Wait timeout", "DistBackendError: Timeout", "Collective operation timed out", "waitForInput"),
         pattern=(
             r"Timed out waiting (?P<timeout>\d{1,9})\s?ms for (?:recv|send)|Operation timed out!|"
             r"\bWait timeout\b|Collective operation timed out|waitForInput|"
@@ -460,7 +460,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="NCCL can't connect",
-        cues=("socketStartConnect", "socketPollConnect", "socketFinalizeConnect", "NCCL WARN Net", "NCCL WARN Call to connect", "NCCL WARN Connect"),
+        cues=("socketStartConnect", "socketPollConnect", "socketFinalizeConnect", "NCCL WARN Net", "NCCL WARN Call to connect", "NCCL WARN Connect", "NCCL WARN Call to Connect to", "NCCL WARN connect to", "NCCL WARN Call to Connect returned", "NCCL WARN Call to Connect failed", "NCCL WARN connect returned", "NCCL WARN connect failed"),
         pattern=(
             r"(?:socketStartConnect|socketPollConnect|socketFinalizeConnect|Net) ?: ?(?:Connect to |Call to connect )?(?P<host>[\w.:\[\]%-]{0,80})(?:<(?P<port>\d{1,5})>)?"
             r".{0,80}?(?:[Ff]ailed|returned \d{1,4} ?\().{0,60}(?:Connection refused|No route to host|timed out|unreachable|Software caused|Software error)|"
@@ -492,7 +492,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="InfiniBand / RoCE fault",
-        cues=("Got completion from peer", "Got completion with error", "Got async event", "Call to ibv_", "Async fatal event", "mlx5: ", "vendor err"),
+        cues=("Got completion from peer", "Got completion with error", "Got async event", "Call to ibv_", "Async fatal event", "mlx5: ", "vendor err", "Got completion with status", "Got asynchronous event"),
         pattern=(
             r"NET/IB ?: .{0,80}Got completion (?:from peer .{0,80})?with (?:status|error)[= ]?(?P<code>(?!(?:5|12|13)\b)\d{1,4})|"
             r"NET/IB ?: .{0,60}Got async(?:hronous)? event ?: (?!(?:client reregistration|GID table change|port active|P_Key|SM change|LID change))|"
@@ -524,7 +524,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="peer lost",
-        cues=("Got completion from peer", "Got completion with error"),
+        cues=("Got completion from peer", "Got completion with error", "NET/IB : ", "NET/IB: "),
         pattern=r"NET/IB ?: .{0,80}Got completion (?:from peer (?P<peer>.{0,80}))?with (?:status|error)[= ]?(?P<code>(?:5|12|13)\b)",
         prints="NCCL, net_ib.cc",
         means="A peer did not answer on InfiniBand or RoCE: its process or node is gone, or the link is down.",
@@ -544,7 +544,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="peer lost",
-        cues=("socketProgress: Connection closed by remote peer", "Connection closed by remote peer", "NCCL WARN Net : Connection closed", "Call to recv from", "Call to send to", "socketProgressOpt"),
+        cues=("socketProgress: Connection closed by remote peer", "Connection closed by remote peer", "NCCL WARN Net : Connection closed", "Call to recv from", "Call to send to", "socketProgressOpt", "recv from ", "send to ", "socketProgress"),
         pattern=(
             r"(?:socketProgress(?:Opt)?: |Net : )?Connection closed by remote peer (?P<host>[\w.:-]{1,80})?|"
             r"(?:Call to )?(?:recv from|send to) (?P<peer>[\w.:<>-]{1,80}) failed ?:? (?:Connection reset|Broken pipe|Connection timed out)|"
@@ -656,7 +656,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="connection is tried again",
-        cues=("Connection refused, retrying", "refused, retrying", "client socket has failed to connect", "returned Connection timed out, retrying"),
+        cues=("Connection refused, retrying", "refused, retrying", "client socket has failed to connect", "returned Connection timed out, retrying", ", retrying"),
         pattern=(
             r"connect(?: to (?P<host>[\w.:-]{1,80})(?:<(?P<port>\d{1,5})>)?)? returned [\w ]{1,40}, retrying|"
             r"The client socket has failed to connect to \[?(?P<address>[^\]\s]{1,80})"
@@ -680,7 +680,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="virtual interface chosen",
-        cues=("Bootstrap : Using docker", "Bootstrap : Using virbr", "Bootstrap : Using veth", "Bootstrap : Using br-", "Bootstrap: Using docker", "Bootstrap : Using lo:", "Bootstrap: Using lo:"),
+        cues=("Bootstrap : Using docker", "Bootstrap : Using virbr", "Bootstrap : Using veth", "Bootstrap : Using br-", "Bootstrap: Using docker", "Bootstrap : Using lo:", "Bootstrap: Using lo:", "Bootstrap: Using virbr", "Bootstrap: Using veth", "Bootstrap : Using lo", "Bootstrap: Using br-", "Bootstrap: Using lo"),
         pattern=r"Bootstrap ?: Using (?P<interface>(?:docker|virbr|veth|br-|lo)[\w.-]{0,20}):(?P<host>[\w.:]{1,60})",
         prints="NCCL, misc/socket.cc (with NCCL_DEBUG=INFO)",
         means="NCCL picked a virtual or loopback interface, which other nodes can't reach.",
@@ -702,7 +702,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="peer lost",
-        cues=("Connection closed by peer", "Connection reset by peer", "Application timeout caused pair closure", "gloo/transport"),
+        cues=("Connection closed by peer", "Connection reset by peer", "Application timeout caused pair closure", "gloo/transport", "Connection timed out", "]: Broken pipe", ": Broken pipe", "Socket closed", "Broken pipe"),
         pattern=(
             r"\bConnection closed by peer \[(?P<host>[^\]\s]{1,80})\](?::(?P<port>\d{1,5}))?|"
             r"(?:Read|Write) error \[[^\]\s]{1,80}\](?::\d{1,5})?: (?:Connection reset by peer|Broken pipe|Connection timed out)|"
@@ -753,7 +753,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="Gloo can't connect",
-        cues=("Gloo connectFullMesh failed", "connectFullMesh failed", "gloo/transport/tcp", "Unable to resolve hostname to a", "Unable to find address for"),
+        cues=("Gloo connectFullMesh failed", "connectFullMesh failed", "gloo/transport/tcp", "Unable to resolve hostname to a", "Unable to find address for", "connect [", "timed out connecting", "Connection refused", "Connect timeout"),
         pattern=(
             r"Gloo connectFullMesh failed|gloo.{0,120}(?:connect \[.{1,80}\].{0,20}: (?:Connection refused|No route to host|Network is unreachable)|Connect timeout|"
             r"timed out connecting|Connection refused)|Unable to (?:resolve hostname to a|find address for)"
@@ -894,7 +894,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="store lost",
-        cues=("sendBytes failed on SocketImpl", "recvValueWithTimeout failed", "recvValue failed", "recvVector failed", "Connection was likely closed. Did the remote server shutdown or crash", "Failed to recv, got 0 bytes", "Failed to check the", "The node has no connection to the store"),
+        cues=("sendBytes failed on SocketImpl", "recvValueWithTimeout failed", "recvValue failed", "recvVector failed", "Connection was likely closed. Did the remote server shutdown or crash", "Failed to recv, got 0 bytes", "Failed to check the", "The node has no connection to the store", "Did the remote server shutdown or crash", "recvBytes failed on SocketImpl"),
         pattern=(
             r"(?:sendBytes|recvBytes|recvValue|recvVector|recvValueWithTimeout) failed on SocketImpl|Did the remote server shutdown or crash|Failed to recv, got 0 bytes|"
             r"Failed to check the .{0,40} flag on TCPStore"
@@ -919,7 +919,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="not all nodes joined",
-        cues=("RendezvousTimeoutError", "Rendezvous timed out"),
+        cues=("RendezvousTimeoutError", "Rendezvous timed out", "was not able to complete the rendezvous", "was not able to join the rendezvous"),
         pattern=r"\bRendezvousTimeoutError\b(?!\()|Rendezvous timed out|was not able to (?:join|complete) the rendezvous",
         unless=r"\braise |\bexcept ",
         prints="torchrun (torch.distributed.elastic, dynamic_rendezvous.py)",
@@ -985,7 +985,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="rendezvous closed",
-        cues=("RendezvousClosedError", "RendezvousGracefulExitError", "has failed to shutdown the rendezvous", "has failed to send a keep-alive heartbeat"),
+        cues=("RendezvousClosedError", "RendezvousGracefulExitError", "has failed to shutdown the rendezvous", "has failed to send a keep-alive heartbeat", "has failed to shut down the rendezvous", "RendezvousStateError"),
         pattern=r"\bRendezvous(?:Closed|GracefulExit|State)Error\b(?!\()|has failed to shut ?down the rendezvous|has failed to send a keep-alive heartbeat to the rendezvous",
         unless=r"\braise |\bexcept ",
         prints="torchrun (dynamic_rendezvous.py)",
@@ -1056,7 +1056,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="collective mismatch",
-        cues=("desync", "Desync", "finish collective #", "finished collective #"),
+        cues=("desync", "Desync", "finish collective #", "finished collective #", "] are in ", "] joined "),
         pattern=(
             r"(?:Collective )?[Dd]esync(?:ed| detected| report)?\b.{0,80}(?:rank|collective)|\[\d[\d, ]{0,200}\] (?:joined but didn.t finish|finished) collective #(?P<seq>\d{1,12})|"
             r"ranks? \[?(?P<ranks>\d[\d, ]{0,80})\]? (?:joined|are in) .{0,60}but"
@@ -1256,7 +1256,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="another task failed",
-        cues=("JAX distributed service detected fatal errors", "coordination service", "Coordination service", "CoordinationServiceError", "another task died", "Polled an error from coordination service", "/job:jax_worker"),
+        cues=("JAX distributed service detected fatal errors", "coordination service", "Coordination service", "CoordinationServiceError", "another task died", "Polled an error from coordination service", "/job:jax_worker", "Terminating process because the coordinator ", "Terminating process because the JAX distribu", "Shutdown barrier has failed", "Shutdown barrier failed", "Agent is in an ERROR", "Agent is in ERROR"),
         pattern=(
             r"Terminating process because the (?:JAX distributed service|coordinator) detected (?:missing heartbeats|fatal errors)|most likely indicates that another task died|"
             r"[Pp]olled an error (?:for|from) (?:the )?coordination service|CoordinationServiceError|[Cc]oordination service (?:agent )?(?:is )?in (?:an )?ERROR|"
@@ -1305,7 +1305,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="Horovod: ranks wait for each other",
-        cues=("One or more tensors were submitted to be reduced", "Stalled ranks", "Missing ranks", "Stalled ops"),
+        cues=("One or more tensors were submitted to be reduced", "Stalled ranks", "Missing ranks", "Stalled ops", "Missing ops: ", "Missing ops ", "Missing ops:", "Missing ops"),
         pattern=r"One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks|(?:Stalled|Missing) (?:ranks|ops):? ?(?P<ranks>[\d, ]{0,200})",
         prints="Horovod, stall_inspector.cc",
         means="Some ranks wait for a tensor that the others have not submitted yet.",
@@ -1327,7 +1327,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="MPI job aborted",
-        cues=("MPI_ABORT was invoked", "application called MPI_Abort", "exited on signal", "exiting improperly", "primary job  terminated normally", "Primary job  terminated normally", "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"),
+        cues=("MPI_ABORT was invoked", "application called MPI_Abort", "exited on signal", "exiting improperly", "primary job  terminated normally", "Primary job  terminated normally", "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", "Primary job terminated normally", "primary job terminated normally"),
         pattern=(
             r"MPI_ABORT was invoked on rank (?P<rank>\d{1,6})|application called MPI_Abort\(|exiting improperly|[Pp]rimary job  ?terminated normally|"
             r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"
@@ -1353,7 +1353,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="MPI / UCX transport",
-        cues=("UCX  ERROR", "UCX ERROR", "ORTE has lost communication", "ORTE was unable to", "PRTE has lost communication", "mca_btl_tcp", "btl_tcp_endpoint", "oneCCL: ", "|CCL_ERROR|", "CCL_ERROR", "Fatal error in PMPI_", "Fatal error in internal_"),
+        cues=("UCX  ERROR", "UCX ERROR", "ORTE has lost communication", "ORTE was unable to", "PRTE has lost communication", "mca_btl_tcp", "btl_tcp_endpoint", "oneCCL: ", "|CCL_ERROR|", "CCL_ERROR", "Fatal error in PMPI_", "Fatal error in internal_", "PRTE was unable to reliably start", "PRTE was unable to launch"),
         pattern=(
             r"\bUCX +ERROR\b|\b[OP]RTE (?:has lost communication with|was unable to (?:reliably start|launch))|"
             r"btl_tcp_endpoint\S{0,40}\].{0,160}(?:failed|refused|unreachable)|\bCCL_ERROR\b|oneCCL: .{0,80}(?:EXCEPTION|error|failed)|Fatal error in (?:PMPI_|internal_)\w{1,40}"
@@ -1408,7 +1408,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="process group misused",
-        cues=("process group has not been initialized", "trying to initialize the default process group twice", "init_process_group twice", "is not part of group", "Global rank ", "Invalid process group"),
+        cues=("process group has not been initialized", "trying to initialize the default process group twice", "init_process_group twice", "is not part of group", "Global rank ", "Invalid process group", "initialize the default process group twice"),
         pattern=(
             r"[Dd]efault process group has not been initialized|initialize the default process group twice|Global rank (?P<rank>\d{1,6}) is not part of group|"
             r"Invalid process group specified"
@@ -1442,7 +1442,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="launchers disagree",
-        cues=("Rank ID must be unique", "world size mismatch", "the worker group world size", "rank >= world_size", "Invalid rank ", "inconsistent world size"),
+        cues=("Rank ID must be unique", "world size mismatch", "the worker group world size", "rank >= world_size", "Invalid rank ", "inconsistent world size", "World size mismatch"),
         pattern=(
             r"Rank ID must be unique|[Ww]orld size mismatch|inconsistent world size|Invalid rank (?P<rank>\d{1,6}), rank should be in the interval"
         ),

@@ -93,7 +93,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "optimization diverged",
             "diverged at step",
             "diverged at epoch",
-            "divergence detected",
+            "divergence detected", "optimisation appears to be diverging", "optimisation appears to be exploding", "optimization appears to be diverging", "optimization appears to be exploding", "optimisation appears to be diverged", "optimisation appears to be exploded",
         ),
         pattern=(
             r"\b(?:loss|training|model|optimi[sz]ation|run) (?:is |has |was |appears to be |seems to be )?(?:diverging|diverged"
@@ -158,7 +158,7 @@ SIGNATURES: tuple[Signature, ...] = (
         role=Role.CONTEXT,
         kind="loss spike",
         ignore_case=True,
-        cues=("loss spike", "spike detected", "spiky loss", "gradient spike"),
+        cues=("loss spike", "spike detected", "spiky loss", "gradient spike", "grad norm spike", "grad_norm spike"),
         pattern=r"\b(?:loss|gradient|grad[ _]norm) spike\b|\bspike detected\b|spiky loss",
         prints="training programs' own checks; Megatron (check-for-spiky-loss), NeMo, OLMo",
         means="The loss jumped at this step.",
@@ -183,7 +183,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "lr is too high",
             "learning rate too large",
             "learning rate is too large",
-            "stopping early, the loss has diverged",
+            "stopping early, the loss has diverged", "learning rate ", "lr is too large", " is too large", " is too high", "lr too large", " too large",
         ),
         pattern=r"(?:learning rate|\blr)(?: (?P<value>[\d.e-]+))? (?:is )?too (?:high|large)|stopping early, the loss has diverged",
         unless=r"(?i)\bif\b|\bmay\b|\bmight\b|\bcheck whether\b|\bperhaps\b|stopping early",
@@ -212,7 +212,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "no optimizer state",
             "optimizer state was not",
             "loading only the model",
-            "only model weights",
+            "only model weights", "optimizer states were not restored", "optimizer state were not restored", "optimizer states was not restored", "optimizer states is not restored", "optimizer states were not loaded", "optimizer state is not restored",
         ),
         pattern=(
             r"--no-resume-opt\b|without optimizer states?\b|no optimizer states? (?:found|in|loaded)|optimizer states? (?:was "

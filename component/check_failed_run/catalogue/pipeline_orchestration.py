@@ -176,7 +176,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "CreateContainerError",
             "CreateContainerConfigError",
             "StartError",
-            "executable file not found in",
+            "executable file not found in", "no such file",
         ),
         pattern=(
             r"failed to create (?:containerd|shim) task|OCI runtime create failed|[Ee]xec format error|\b(?:RunContainerError"
@@ -267,7 +267,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "The specified bucket does not exist",
             "No such file or directory: /gcs/",
             "/gcs/",
-            "No URLs matched",
+            "No URLs matched", "exceptions.NotFound: 404 POST https://storag", "An error occurred (404", "FileNotFoundError",
         ),
         pattern=(
             r"No such object: (?P<path>\S+)|(?<!\S)(?P<path2>\S{1,400}) matched no objects|exceptions\.NotFound: 404 (?:GET|POST) "
@@ -319,7 +319,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "MaxRuntimeExceeded",
             "MaxWaitTimeExceeded",
             "build step exceeded",
-            "TIMEOUT",
+            "TIMEOUT", "active on the node longer than the specified", "active longer than the specified deadline",
         ),
         pattern=(
             r"ran for longer than its timeout(?: of (?P<value>\w+))?|\b(?:[Ss]tep|[Pp]od|[Tt]ask|[Jj]ob|[Ww]orkflow"
@@ -461,7 +461,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CASCADE,
         kind="wrapper of a container's exit",
-        cues=("exited with a non-zero status", "Container exited with a non-zero"),
+        cues=("exited with a non-zero status", "Container exited with a non-zero", "container exited with a non-zero"),
         pattern=r"[Tt]he replica (?P<replica>[\w-]+) exited with a non-zero status of (?P<code>-?\d+)|[Cc]ontainer exited with a non-zero",
         prints="Vertex AI, on the CustomJob, its task and in the log",
         means="The container of this replica ended with that exit code; the first one seen is named.",
@@ -511,7 +511,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "Error (exit code",
             "Bash command failed",
             "Task failed with exceptionPyTorchJobFailed",
-            "because it has failed",
+            "because it has failed", "is failed because", "is failing because", "PyTorchJobFailed",
         ),
         pattern=(
             r"BackoffLimitExceeded|has reached the specified backoff limit|CrashLoopBackOff|[Bb]ack-off restarting failed "

@@ -133,7 +133,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "slurm-time-limit",
         _CAUSE,
         "time limit of the scheduler",
-        ("DUE TO TIME LIMIT", "TERM_RUNLIMIT", "walltime ", "Walltime ", "job time limit", "exceeded time limit", "MaxRuntimeExceeded", "time limit exceeded", " TIMEOUT "),
+        ("DUE TO TIME LIMIT", "TERM_RUNLIMIT", "walltime ", "Walltime ", "job time limit", "exceeded time limit", "MaxRuntimeExceeded", "time limit exceeded", " TIMEOUT ", "TIMEOUT", "job exceeded its time limit", "job exceeded the time limit", "job reached its time limit", "job reached the time limit", "exceeded its time limit"),
         r"(?:JOB|STEP) (?P<job>[\w.+]{1,40}) ON (?P<host>\S{1,60}) CANCELLED AT \S{1,30} DUE TO TIME LIMIT|\bCANCELLED AT \S{1,30} DUE TO TIME LIMIT|\bTERM_RUNLIMIT: job killed|job killed: walltime .{0,40}exceeded limit|"
         r"^\s*(?P<job2>\d{2,12}(?:\.\w{1,12})?)\s{1,40}\S{1,40}\s(?:.{0,80}\s)?TIMEOUT\s|\bjob (?:\S{1,40} )?(?:exceeded|hit|reached) (?:its |the )?(?:wall)?time limit",
         "slurmstepd and sacct, LSF, PBS and Torque",
@@ -161,7 +161,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "preemption",
         _CAUSE,
         "preemption",
-        ("DUE TO PREEMPTION", "preempted", "PREEMPTED", "Preempted", "reempting", "Spot interruption", "spot interruption", "Spot instance", "SpotInterruption", "instance-action", "InsufficientInstanceCapacity", "reemption notice", "reclaimed"),
+        ("DUE TO PREEMPTION", "preempted", "PREEMPTED", "Preempted", "reempting", "Spot interruption", "spot interruption", "Spot instance", "SpotInterruption", "instance-action", "InsufficientInstanceCapacity", "reemption notice", "reclaimed", "spot instance ", "Received a preemption warning", "received a preemption warning", "Received a preemption signal", "received a preemption signal", "Received preemption warning"),
         r"CANCELLED AT \S{1,30} DUE TO PREEMPTION|(?:JOB|STEP) (?P<job>[\w.+]{1,40}) ON (?P<host>\S{1,60}) PREEMPTED|compute\.instances\.preempted|[Ii]nstance (?:'?\S{1,80}'? )?(?:was|has been|is being) (?:preempted|reclaimed)|"
         r"(?:TPU|[Ww]orker|[Nn]ode|[Pp]od|VM|[Mm]achine|[Jj]ob|[Rr]eplica)(?: \S{1,80})? (?:was|has been|got|is|were) (?:preempted|reclaimed)|[Ss]pot (?:instance )?interruption (?:notice|warning|received|detected)|"
         r"[Ss]pot instance .{0,60}(?:terminat|reclaim|interrupt)|\bTERM_PREEMPT\b|[Rr]eceived (?:a )?preemption (?:notice|signal|warning)|\bReason:\s{1,20}Preempt(?:ed|ing)\b|Preempted by \S|^\s*(?P<job2>\d{2,12}(?:\.\w{1,12})?)\s.{0,80}\sPREEMPTED\s",
@@ -190,7 +190,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "node-failure",
         _CAUSE,
         "node failure",
-        ("DUE TO NODE FAILURE", "NODE_FAIL", "NodeNotReady", "imminent node shutdown", "TerminationByKubelet", "node status is unknown", "NodeLost", "Node is not ready", "Communication connection failure", "Host error", "hostError", "odes are no longer alive", "marked dead because", "Node failure on", "has been removed from the cluster", "node died", "Health Check Failed"),
+        ("DUE TO NODE FAILURE", "NODE_FAIL", "NodeNotReady", "imminent node shutdown", "TerminationByKubelet", "node status is unknown", "NodeLost", "Node is not ready", "Communication connection failure", "Host error", "hostError", "odes are no longer alive", "marked dead because", "Node failure on", "has been removed from the cluster", "node died", "Health Check Failed", "srun: error: Node failure", "Node became unreachable", "node became unreachable", "Node became not ready", "node became not ready", "Node is unreachable"),
         r"CANCELLED AT \S{1,30} DUE TO NODE FAILURE|\bNODE_FAIL\b|Node failure on (?P<host>\S{1,60})|\bNodeNotReady\b|imminent node shutdown|\bNodeLost\b|srun: error: Node failure|compute\.instances\.hostError|"
         r"(?P<host2>[\w.-]{1,60}): Communication connection failure|The node with node id: ?\S{1,80} and address: ?(?P<host3>\S{1,60}) .{0,60}marked dead because|[Nn]ode (?:is|became) (?:not ready|unreachable)|Error: .{0,80}\bnode died\b",
         "slurmctld, kubelet and node controller, Compute Engine, Ray's GCS",
@@ -230,7 +230,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "cancelled-by-user",
         _CAUSE,
         "cancelled by a person",
-        ("CANCELLED by", "TERM_OWNER", "cancelled by the user", "cancelled by user", "stopped by the user", "terminated by user", "terminated by the user"),
+        ("CANCELLED by", "TERM_OWNER", "cancelled by the user", "cancelled by user", "stopped by the user", "terminated by user", "terminated by the user", "has been stopped by user", "was stopped by user"),
         r"\bCANCELLED by (?P<user>\d{1,8})\b|\bTERM_OWNER: job killed by owner|(?:[Jj]ob|[Rr]un) (?:\S{1,40} )?(?:was|has been) (?:cancelled|stopped|terminated) by (?:the )?user",
         "slurmstepd, sacct, LSF, SageMaker, Databricks, W&B",
         "The job was cancelled on request.",
@@ -321,7 +321,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "sigterm-to-siblings",
         _CASCADE,
         "ended by the launcher",
-        ("closing signal SIG", "Killing subprocess", "sending SIGTERM to", "Sending SIGTERM to"),
+        ("closing signal SIG", "Killing subprocess", "sending SIGTERM to", "Sending SIGTERM to", "Unable to shutdown process"),
         r"Sending process (?P<pid>\d{1,9}) closing signal SIG(?:TERM|KILL|INT)|\bKilling subprocess (?P<pid2>\d{1,9})|Unable to shutdown process \d{1,9} via SIGTERM",
         "torchrun and the DeepSpeed launcher",
         "The launcher ends the remaining workers: another one failed, or it was told to stop.",
@@ -335,7 +335,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "launcher-signalled",
         _CAUSE,
         "stopped from outside by a signal",
-        ("death signal", "got signal:", "SignalException", "eceived SIGTERM", "aught SIGTERM", "eceived signal 15", "eceived signal SIGTERM", "ot SIGTERM", "eceived SIGHUP", "eceived SIGUSR", "sigterm_handler", "Signals.SIGTERM", "SIGTERM received"),
+        ("death signal", "got signal:", "SignalException", "eceived SIGTERM", "aught SIGTERM", "eceived signal 15", "eceived signal SIGTERM", "ot SIGTERM", "eceived SIGHUP", "eceived SIGUSR", "sigterm_handler", "Signals.SIGTERM", "SIGTERM received", "Received signal SIGHUP", "received signal SIGHUP", "Caught signal SIGTERM", "caught signal SIGTERM", "Caught signal SIGHUP", "caught signal SIGHUP"),
         r"Received (?P<signal>1|3|15) death signal, shutting down workers|SignalException: Process (?P<pid>\d{1,9}) got signal: (?P<signal2>\d{1,2})|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot)(?: signal)? (?P<name>SIGTERM|SIGHUP|15\b(?! death))|\bSIGTERM received\b|Received SIGTERM: 15",
         "torchrun, Lightning's signal connector, training scripts",
         "The program was asked to end from outside: a scheduler, a preemption, a closed terminal, or a person.",
@@ -360,7 +360,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "signal-exit",
         _CAUSE,
         "killed by a signal",
-        ("died with <Signals.SIG", "exits with return code = -", "terminated with signal", "exited on signal", "exit code 137", "exit code 139", "exited with code 137", "exited with code 139", "exit status 137", "exit status 139", "exit status -9", "exit status -11", "exited with a non-zero status of 137", "exited with a non-zero status of 139", "by signal:", "exit_code=137", "Exit Code:    137", "Exit Code:    139", "Exit Code: 137", "Exit Code: 139", "KILLED BY SIGNAL", "returned -9", "status code 137", "exitcode=-9", "exitcode=-11", "exitcode -9", "exitcode -11", "exit code -9", "exit code -11", "rc=137", "rc=139"),
+        ("died with <Signals.SIG", "exits with return code = -", "terminated with signal", "exited on signal", "exit code 137", "exit code 139", "exited with code 137", "exited with code 139", "exit status 137", "exit status 139", "exit status -9", "exit status -11", "exited with a non-zero status of 137", "exited with a non-zero status of 139", "by signal:", "exit_code=137", "Exit Code:    137", "Exit Code:    139", "Exit Code: 137", "Exit Code: 139", "KILLED BY SIGNAL", "returned -9", "status code 137", "exitcode=-9", "exitcode=-11", "exitcode -9", "exitcode -11", "exit code -9", "exit code -11", "rc=137", "rc=139", "terminated", "code code", "status of code", "status code", "status of"),
         r"died with <Signals\.(?P<name>SIG(?:KILL|SEGV|BUS|ILL|FPE|HUP))|exits with return code = -(?P<signal>9|11|7|4)\b|terminated with signal (?P<name2>SIG(?:KILL|SEGV|BUS|ILL))|exited on signal (?P<signal2>9|11|7|4)\b|"
         r"(?:exit(?:ed)?|terminated|failed|ended|returned|status|code|rc)\b.{0,60}?\b(?:code|status|status of|rc)(?: code)?\s*[:=]?\s*(?P<code>137|139|135|132)\b|\b(?:exit ?(?:code|status)|exitcode|returned)[ =:]{1,4}-(?P<signal3>9|11|7|4)\b|\b(?:rc|exit_code)=(?P<code2>137|139|135)\b|"
         r"Exit Code:\s{1,10}(?P<code3>137|139|135)\b|EXIT CODE: (?P<code4>9|11|137|139)\b|KILLED BY SIGNAL: (?P<signal4>9|11)",
@@ -436,7 +436,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "python-aborted",
         _CASCADE,
         "abort",
-        ("Fatal Python error: Aborted", "Aborted (core dumped)", "Aborted  ", "task 0: Aborted"),
+        ("Fatal Python error: Aborted", "Aborted (core dumped)", "Aborted  ", "task 0: Aborted", "(core dumped)", ": Aborted", "Aborted"),
         r"Fatal Python error: Aborted|^(?:\S{0,80}: line \d{1,6}:\s{1,8}\d{1,9} )?Aborted(?: {1,20}\(core dumped\))?(?:\s{2,40}\S.{0,300})?$|(?:task|tasks) [\d,\[\]-]{1,40}: Aborted",
         "faulthandler, shells, srun",
         "The process aborted itself after a failed check or an uncaught C++ exception; the message stands above.",
@@ -451,7 +451,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "segfault",
         _CAUSE,
         "segmentation fault, bus error or illegal instruction",
-        ("Segmentation fault", "segmentation fault", "Bus error", "bus error", "Illegal instruction", "illegal hardware instruction", "Floating point exception", "Received signal 11", "Received signal 7", "Caught signal 11", "Caught signal 7", "SIGSEGV", "trace trap"),
+        ("Segmentation fault", "segmentation fault", "Bus error", "bus error", "Illegal instruction", "illegal hardware instruction", "Floating point exception", "Received signal 11", "Received signal 7", "Caught signal 11", "Caught signal 7", "SIGSEGV", "trace trap", "A fatal error has been detected by the Java ", "process received signal SIGBUS", "process received signal SIGILL", "Received signal 4", "*** SIGBUS (@0x", "*** SIGFPE (@0x"),
         r"^(?:\S{0,80}: line \d{1,6}:\s{1,8}(?P<pid>\d{1,9}) )?(?P<name>Segmentation fault|Bus error|Illegal instruction|Floating point exception)(?: {1,20}\(core dumped\))?(?:\s{2,40}\S.{0,300})?$|(?:task|tasks) [\d,\[\]-]{1,40}: (?P<name2>Segmentation fault|Bus error|Illegal instruction)|"
         r"\*\*\* (?P<name3>SIG(?:SEGV|BUS|ILL|FPE)) \(@0x|(?:Caught|Received) signal (?:11|7|4)\b|Signal: (?P<name4>Segmentation fault|Bus error) \(\d|A fatal error has been detected by the Java Runtime|segmentation fault {1,20}\(core dumped\)|illegal hardware instruction|"
         r"process received signal SIG(?:SEGV|BUS|ILL)|\bexit code -11 \(SIGSEGV\)",
@@ -524,7 +524,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "check-failed",
         _CAUSE,
         "failed internal check",
-        ("Check failed:", "Assertion `", "INTERNAL ASSERT FAILED"),
+        ("Check failed:", "Assertion `", "INTERNAL ASSERT FAILED", "F tensorflow/", "F external/", "F tsl/", "F xla/"),
         r"^F\d{4} .{0,200}Check failed: (?P<value>.{1,200})|\bF (?:tensorflow|external|xla|tsl)/\S{1,200}\] (?:Check failed: )?(?P<value2>.{1,200})|^\S{1,80}: \S{1,200}:\d{1,6}: .{0,200}: Assertion `(?P<value3>[^`']{1,200})' failed\.",
         "glog and absl in TensorFlow, XLA and Ray; assert() in C and C++",
         "A native library found its own state impossible and aborted.",
@@ -566,7 +566,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "loky",
         _CAUSE,
         "pool worker died",
-        ("A worker process managed by the executor was unexpectedly terminated", "BrokenProcessPool", "A process in the process pool was terminated abruptly", "A child process terminated abruptly"),
+        ("A worker process managed by the executor was unexpectedly terminated", "BrokenProcessPool", "A process in the process pool was terminated abruptly", "A child process terminated abruptly", "A child process in the process pool was term", "A process terminated abruptly"),
         r"A worker process managed by the executor was unexpectedly terminated|A (?:child )?process (?:in the process pool was )?terminated abruptly",
         "joblib (loky), concurrent.futures",
         "A worker process of the pool died: a crash in native code, or a kill.",

@@ -74,7 +74,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CAUSE,
         kind="resources never come",
-        cues=("No available node types can fulfill resource request", "cannot be scheduled right now", "cannot be fulfilled by", "This is likely due to all cluster resources being claimed", "resource request"),
+        cues=("No available node types can fulfill resource request", "cannot be scheduled right now", "cannot be fulfilled by", "This is likely due to all cluster resources being claimed", "resource request", "all cluster resources being claimed by actor"),
         pattern=(
             r"No available node types can fulfill resource request[s]? ?(?P<value>\{[^}]{0,200}\})?|The following resource request cannot be scheduled right now: ?(?P<key>\{[^}]{0,200}\})?|"
             r"all cluster resources being claimed by actors"
@@ -121,7 +121,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="alive, but no step",
-        cues=("last_step_age", "no progress for", "No progress for", "idle for ", "no new step", "stuck at step", "seconds since last step", "steps not advancing", "hang detected", "Hang detected", "stall detected", "Stall detected", "no progress since", "No progress since"),
+        cues=("last_step_age", "no progress for", "No progress for", "idle for ", "no new step", "stuck at step", "seconds since last step", "steps not advancing", "hang detected", "Hang detected", "stall detected", "Stall detected", "no progress since", "No progress since", "No new step since", "No new step for", "No new step in", "No progress in", "no progress in"),
         pattern=(
             r"last_step_age ?[=:] ?(?P<seconds>\d{2,9}(?:\.\d{1,6})?) ?s?\b|last step (?P<step>\d{1,12}), idle for (?P<value>[\d.]{1,9} ?\w{1,8})|"
             r"[Nn]o (?:progress|new step) (?:for|since|in) (?P<timeout>\d[\d.]{0,9}) ?(?:s|sec|m|min|h|hours?|seconds|minutes)\b|stuck at step \d{1,12}|(?:[Hh]ang|[Ss]tall) detected|"
@@ -147,7 +147,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONFIRMATION,
         kind="waits for storage",
-        cues=("rpc_wait_bit_killable", "nfs_wait", "wait_on_page_bit", "folio_wait_bit", "request_wait_answer", "blocked for more than", "not responding, still trying", "cl_sync_io_wait", "ceph_osdc_wait", "io_schedule"),
+        cues=("rpc_wait_bit_killable", "nfs_wait", "wait_on_page_bit", "folio_wait_bit", "request_wait_answer", "blocked for more than", "not responding, still trying", "cl_sync_io_wait", "ceph_osdc_wait", "io_schedule", "not responding"),
         pattern=(
             r"\b(?:rpc_wait_bit_killable|nfs_wait\w{0,30}|(?:wait_on_page|folio_wait)_bit\w{0,20}|request_wait_answer|cl_sync_io_wait|ceph_osdc_wait\w{0,20})\b|"
             r"task \S{1,40}:(?P<pid>\d{1,9}) blocked for more than (?P<seconds>\d{1,7}) seconds|nfs: server (?P<host>\S{1,80}) not responding"
@@ -197,7 +197,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="ranks with unequal data",
-        cues=("iterator exhausted", "loader exhausted", "dataloader exhausted", "exhausted at batch", "exhausted after", "entering evaluation barrier", "ran out of batches"),
+        cues=("iterator exhausted", "loader exhausted", "dataloader exhausted", "exhausted at batch", "exhausted after", "entering evaluation barrier", "ran out of batches", "dataset exhausted at", "Loader exhausted at", "shards exhausted at", "stream exhausted at", "finished, entering", "shard exhausted at"),
         pattern=(
             r"(?:rank (?P<rank>\d{1,6})\b.{0,120})?(?:iterator|[Ll]oader|dataset|stream|shards?) exhausted(?: (?:at|after) (?:batch )?(?P<value>\d{1,12}))?|ran out of batches|"
             r"rank \d{1,6}: epoch \d{1,6} finished, entering \w{0,20} ?barrier"
@@ -222,7 +222,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="waits for a file lock",
-        cues=("to acquire lock", "acquiring lock", "Waiting for lock", "waiting for lock", "lock_path", "Still waiting to acquire", "baton", "Waiting for file lock", "waiting for file lock", "held by another process"),
+        cues=("to acquire lock", "acquiring lock", "Waiting for lock", "waiting for lock", "lock_path", "Still waiting to acquire", "Waiting for file lock", "waiting for file lock", "held by another process", "Waiting to acquire the file lock", "waiting to acquire the file lock", "Waiting to acquire the filelock", "waiting to acquire the filelock", "Waiting to acquire a file lock", "waiting to acquire a file lock"),
         pattern=(
             r"[Ss]till waiting to acquire lock on (?P<path>\S{1,300})|[Ww]aiting (?:for|to acquire) (?:the |a )?(?:file ?)?lock\b(?:.{0,40}? (?P<key>/\S{1,300}))?|"
             r"file_baton\.py\b|Attempting to acquire lock \d+ on (?P<name>\S{1,300})|[Ll]ock .{0,200} is held by another process"
@@ -247,7 +247,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="waits for the scheduler",
-        cues=("queued and waiting for resources", "Nodes required for job are DOWN", "(Resources)", "(Priority)", "ReqNodeNotAvail", "QOSMaxGRESPerUser", "AssocGrpGRES", "Insufficient nvidia.com/gpu", "nodes are available: ", "waiting for resources"),
+        cues=("queued and waiting for resources", "Nodes required for job are DOWN", "(Resources)", "(Priority)", "ReqNodeNotAvail", "QOSMaxGRESPerUser", "AssocGrpGRES", "Insufficient nvidia.com/gpu", "nodes are available: ", "waiting for resources", "(Resources", "(AssocGrp", "(Priority", "(QOSMax"),
         pattern=(
             r"queued and waiting for resources|Nodes required for job are DOWN|\bPD\b.{0,120}\((?P<reason>Resources|Priority|ReqNodeNotAvail|QOSMax\w{1,40}|AssocGrp\w{1,40})|"
             r"\d{1,5}/\d{1,5} nodes are available: .{0,300}Insufficient"
@@ -281,7 +281,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONFIRMATION,
         kind="GPU idle",
-        cues=(" 0 %, ", "util=0%", "util 0 0"),
+        cues=(" 0 %, ", "util=0%", "util 0 0", "util 0"),
         pattern=r"(?:^|[,\s])0 ?%, ?(?P<value>\d{3,6}) MiB|\butil=0%|\butil 0(?: 0){1,15}\b",
         prints="nvidia-smi --query-gpu, watchers",
         means="A GPU that holds memory does nothing at this moment.",
