@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -309,3 +310,43 @@ def test_nested_repeats_are_found(pattern):
 @pytest.mark.parametrize("pattern", [r"a+b+", r"(?:[^,]{1,40},){1,9}", r"\w+(?P<rank>\d+)?"])
 def test_plain_repeats_pass(pattern):
     assert not nested_repeats(pattern)
+
+
+def expansions(sequence, limit: int = 200) -> list[str]:
+    """Texts that a parsed pattern can begin to match; a NUL stands for whatever is not literal."""
+    found = [""]
+    for op, argument in sequence:
+        name = str(op)
+        if name == "LITERAL":
+            following = [chr(argument)]
+        elif name == "SUBPATTERN":
+            following = expansions(argument[3], limit)
+        elif name == "BRANCH":
+            following = [text for branch in argument[1] for text in expansions(branch, limit)]
+        elif name == "IN" and len(argument) <= 4 and all(str(o) == "LITERAL" for o, _ in argument):
+            following = [chr(a) for _, a in argument]
+        elif name in ("MAX_REPEAT", "MIN_REPEAT") and argument[:2] == (0, 1):
+            following = ["", *expansions(argument[2], limit)]
+        elif name in ("AT", "ASSERT", "ASSERT_NOT"):
+            following = [""]
+        else:
+            following = ["\0"]
+        found = [a + b for a in found for b in following][:limit]
+    return found
+
+
+# branches whose literal parts are split by digits or classes; their examples show that a cue stands there
+SPLIT_BRANCHES = frozenset({"nan-inf/nan-iterations", "oom/host-memory-use", "io-checkpoint/deepspeed-shards-missing", "process-crash/signal-exit", "cloud-permissions-quota/quota"})
+
+
+@every()
+def test_every_branch_of_the_pattern_has_a_cue(signature):
+    """A branch without a cue is never tried."""
+    parser = importlib.import_module("re._parser")
+    items = list(parser.parse(signature.pattern))
+    branches = items[0][1][1] if len(items) == 1 and str(items[0][0]) == "BRANCH" else [items]
+    fold = str.lower if signature.ignore_case else str
+    for branch in branches:
+        texts = expansions(branch)
+        if signature.id not in SPLIT_BRANCHES and any(len(run) >= 6 for text in texts for run in text.split("\0")):
+            assert any(fold(cue) in fold(text) for text in texts for cue in signature.cues), texts[0].replace("\0", "...")

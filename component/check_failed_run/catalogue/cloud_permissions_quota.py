@@ -305,6 +305,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "quota exhausted",
             "Quota exhausted",
             "exceeding quota",
+            "exceeded. Limit: ",
             "in exceeding approved",
             "regional quota",
             "ResourceLimitExceeded",

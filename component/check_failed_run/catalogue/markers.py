@@ -128,7 +128,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "end-lightning",
         Mark.END_OK,
         "training completed",
-        ("`Trainer.fit` stopped", "Trainer.fit` stopped", "` reached"),
+        ("`Trainer.fit` stopped", "Trainer.fit` stopped", "` reached", "Time limit reached. Elapsed"),
         r"`?Trainer\.fit`? stopped: `?(?:max_epochs|max_steps|max_time)(?:=(?P<value>[\w:.-]{1,30}))?`? reached|Trainer\.fit` stopped: No training batches|Time limit reached\. Elapsed time is",
         "Lightning (fit_loop.py, training_epoch_loop.py)",
         "Trainer.fit reached its limit of epochs, steps or time.",

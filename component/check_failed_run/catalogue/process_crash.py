@@ -161,7 +161,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "preemption",
         _CAUSE,
         "preemption",
-        ("DUE TO PREEMPTION", "preempted", "PREEMPTED", "Preempted", "reempting", "Spot interruption", "spot interruption", "Spot instance", "SpotInterruption", "instance-action", "InsufficientInstanceCapacity", "reemption notice", "reclaimed", "spot instance ", "Received a preemption warning", "received a preemption warning", "Received a preemption signal", "received a preemption signal", "Received preemption warning"),
+        ("DUE TO PREEMPTION", "TERM_PREEMPT", "preempted", "PREEMPTED", "Preempted", "reempting", "Spot interruption", "spot interruption", "Spot instance", "SpotInterruption", "instance-action", "InsufficientInstanceCapacity", "reemption notice", "reclaimed", "spot instance ", "Received a preemption warning", "received a preemption warning", "Received a preemption signal", "received a preemption signal", "Received preemption warning"),
         r"CANCELLED AT \S{1,30} DUE TO PREEMPTION|(?:JOB|STEP) (?P<job>[\w.+]{1,40}) ON (?P<host>\S{1,60}) PREEMPTED|compute\.instances\.preempted|[Ii]nstance (?:'?\S{1,80}'? )?(?:was|has been|is being) (?:preempted|reclaimed)|"
         r"(?:TPU|[Ww]orker|[Nn]ode|[Pp]od|VM|[Mm]achine|[Jj]ob|[Rr]eplica)(?: \S{1,80})? (?:was|has been|got|is|were) (?:preempted|reclaimed)|[Ss]pot (?:instance )?interruption (?:notice|warning|received|detected)|"
         r"[Ss]pot instance .{0,60}(?:terminat|reclaim|interrupt)|\bTERM_PREEMPT\b|[Rr]eceived (?:a )?preemption (?:notice|signal|warning)|\bReason:\s{1,20}Preempt(?:ed|ing)\b|Preempted by \S|^\s*(?P<job2>\d{2,12}(?:\.\w{1,12})?)\s.{0,80}\sPREEMPTED\s",

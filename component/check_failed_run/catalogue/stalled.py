@@ -222,7 +222,7 @@ SIGNATURES: tuple[Signature, ...] = (
         cls=CLS,
         role=Role.CONTEXT,
         kind="waits for a file lock",
-        cues=("to acquire lock", "acquiring lock", "Waiting for lock", "waiting for lock", "lock_path", "Still waiting to acquire", "Waiting for file lock", "waiting for file lock", "held by another process", "Waiting to acquire the file lock", "waiting to acquire the file lock", "Waiting to acquire the filelock", "waiting to acquire the filelock", "Waiting to acquire a file lock", "waiting to acquire a file lock"),
+        cues=("to acquire lock", "acquiring lock", "Waiting for lock", "waiting for lock", "lock_path", "Still waiting to acquire", "Waiting for file lock", "waiting for file lock", "held by another process", "Waiting to acquire the file lock", "waiting to acquire the file lock", "Waiting to acquire the filelock", "waiting to acquire the filelock", "Waiting to acquire a file lock", "waiting to acquire a file lock", "file_baton"),
         pattern=(
             r"[Ss]till waiting to acquire lock on (?P<path>\S{1,300})|[Ww]aiting (?:for|to acquire) (?:the |a )?(?:file ?)?lock\b(?:.{0,40}? (?P<key>/\S{1,300}))?|"
             r"file_baton\.py\b|Attempting to acquire lock \d+ on (?P<name>\S{1,300})|[Ll]ock .{0,200} is held by another process"
