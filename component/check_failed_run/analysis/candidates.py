@@ -110,7 +110,7 @@ class Finder:
         at = hit.at
         step = _int(groups.get("step"))
         if step is None:
-            step = self.step_at(log, at)
+            step = _stated_step(at.text, self.step_at(log, at))
         rank = _int(groups.get("rank"))
         return Cause(
             cls=signature.cls,
@@ -189,7 +189,7 @@ class Finder:
         rule = find_rule(self.rules, exception, worker=worker, progressed=progressed)
         short = exception.type.rsplit(".", 1)[-1]
         at = exception.at
-        step = self.step_at(log, at)
+        step = _stated_step(at.text, self.step_at(log, at))
         common = dict(
             at=at, exception=exception, step=step, rank=at.rank, attempt=self.timeline.attempt(at), location=location,
             phase=phase_of(exception), evidence=[Evidence(at, "traceback")], values={"exception": short, "message": exception.message.split("\n")[0]},
@@ -209,7 +209,7 @@ class Finder:
         counting = max(self.timeline.logs, key=lambda item: len(item.facts.metrics))
         if moment is None or not counting.times:
             # no clock to compare: the other ranks' last step is where this one stopped them
-            return self.steps[counting.index].at(counting.facts.lines) if not log.companion or log.facts.tracebacks else None
+            return self.steps[counting.index].at(counting.facts.lines)
         for other in self.timeline.logs:
             if other is not log and other.times and other.facts.metrics:
                 before = [p for p in other.facts.metrics if p.step is not None and (p.time or other.time_at(p.line) or 0) <= moment]
@@ -248,6 +248,17 @@ class Finder:
                     if line.offset == point.offset:
                         return line
         return None
+
+
+_STATED = re.compile(r"\b(?:at|in|on|during) (?:global |training )?(?:step|iteration|iter|batch|update)[ =:#]{1,2}(\d{1,9})\b", re.IGNORECASE)
+
+
+def _stated_step(text: str, counted: int | None) -> int | None:
+    """The step that the message itself names, where it is not before the last one that was counted."""
+    found = _STATED.search(text)
+    if found and (counted is None or int(found[1]) >= counted):
+        return int(found[1])
+    return counted
 
 
 def _int(text: str | None) -> int | None:

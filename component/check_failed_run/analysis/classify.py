@@ -129,7 +129,9 @@ class Judge:
 
     def _inherit(self, cause: Cause, other: Cause) -> None:
         """The line that first shows the cause stays the failure point, whichever line names it best."""
-        if other.cls == cause.cls and cause.exception is None and other.exception is not None and (other.at.input != cause.at.input or other.at.line < cause.at.line):
+        speaks = other.exception is not None or (self.fatal(other) and bool(self.timeline.log(other.at.input).facts.metrics))
+        elsewhere = other.at.input != cause.at.input and not self.timeline.log(cause.at.input).facts.metrics
+        if other.cls == cause.cls and cause.exception is None and speaks and (elsewhere or (other.exception is not None and other.at.line < cause.at.line)):
             # a record beside the program (the kernel's) says why; the program's own error says where
             cause.evidence = [*other.evidence[:1], *cause.evidence, *other.evidence[1:]]
             cause.at, cause.rank = other.at, other.rank
@@ -197,8 +199,8 @@ class Judge:
         return any(self.timeline.key(c.at) > key and c.specificity >= 1 and not c.signature.startswith("trend/") for c in self.found.causes if c is not cause)
 
     def _too_good(self, cause: Cause) -> bool:
-        """Evaluation scores after this line are next to perfect."""
-        points = [p for log in self.timeline.logs for p in log.facts.metrics if log.facts.name != cause.at.input or p.line > cause.at.line]
+        """The evaluation scores of the cause's attempt are next to perfect."""
+        points = [p for log in self.timeline.logs for p in self.timeline.points(log, cause.attempt)]
         scores = [v for p in points for n, v in p.values if n.startswith("eval_") and is_score(n)]
         top = 100.0 if scores and max(scores) > 1.5 else 1.0
         return bool(scores) and max(scores) >= 0.98 * top

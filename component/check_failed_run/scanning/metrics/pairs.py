@@ -16,6 +16,7 @@ _LEADING = re.compile(r"(?:train|test|val|valid)[ :]{1,3}(\d+) \[", re.I)
 _BRACKET = re.compile(r"\[\s*(\d+)\s*/\s*(\d+)\s*(?=[\](])")
 _FAIRSEQ = re.compile(r"(?:: {1,6}|\| {1,6})(\d+) ?/ {0,6}(\d+) ")  # fairseq; torch's word language model example
 _TUTORIAL = re.compile(r"\[(\d+), +(\d+)\] loss")  # torch's CIFAR tutorial
+_INDEX = re.compile(r"\s{0,12}(\d{1,9})(?:/(\d{1,9}))? ?\| ")  # "  350 | train_loss 3.6"
 _UNBOUNDED = re.compile(r"(\d+)it \[")  # tqdm without a total
 _CLU = re.compile(r"\[(\d+)\] (?=[a-z_]+=)")
 _RATE = re.compile(r"(?<![\d.,])(\d[\d.,]*+[kKM]?)\s*+(?:samples?|tokens?|toks?|img|images?|imgs|ex|examples?|it|iters?|steps?|batch(?:es)?|seqs?|frames?)\s?/\s?s(?:ec)?\b")
@@ -111,6 +112,9 @@ def read_pairs(text: str) -> Draft | None:
                 draft.epoch, draft.step = float(b[1]), int(b[2])
             elif "it [" in text and (b := _UNBOUNDED.search(text)):
                 draft.step = int(b[1])
+        if draft.step is None and epoch_at is None and (b := _INDEX.match(text)):
+            draft.step = int(b[1])
+            draft.total_steps = int(b[2]) if b[2] else draft.total_steps
         if draft.step is None and epoch_at is not None and (b := _FAIRSEQ.search(text)):
             draft.step, draft.total_steps = int(b[1]), int(b[2])
     elif draft.total_steps is None and " | " in text and (b := re.search(r"iteration (\d+)/(\d+)", text)) and int(b[1]) == draft.step:
@@ -216,6 +220,7 @@ SAMPLES = (
     ("epoch 0 done in 0.4s: val_loss nan val_acc 0.6359 lr 0.0009", {"eval_loss": float("nan"), "eval_acc": 0.6359, "epoch": 0}),
     ("step=0 loss=1.3005 mae=0.3600 n_errors=0 n_nan=0 it/s=1.64 util=97%", {"loss": 1.3005, "throughput": 1.64, "step": 0}),
     ("ep 21 train, step 8, ctc 4.400, aed_ce 5.405, num_seqs 10, max_size:time 231435, mem_usage:cuda:0 8.8GB, 0.778 sec/step", {"train_ctc": 4.4, "train_aed_ce": 5.405, "step_time": 0.778, "step": 8, "epoch": 21}),
+    ("  350 | train_loss 3.650 | val_loss 3.750 | 1.20s/it", {"loss": 3.65, "eval_loss": 3.75, "step": 350}),
     ("forest/held-out: auc=0.4126 accuracy=0.3327", {"eval_auc": 0.4126, "eval_accuracy": 0.3327, "kind": "eval", "step": None}),
     ("forest/train: auc=1.0000 accuracy=1.0000", {"train_auc": 1.0, "kind": "train"}),
     ("validation: f1 0.71 precision 0.80", {"eval_f1": 0.71, "kind": "eval"}),

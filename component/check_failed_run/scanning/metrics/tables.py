@@ -22,7 +22,7 @@ _ROW_OF_NUMBERS = re.compile(rf"\s*\d+(?:\s+{NUMBER}){{2,20}}\s*$")
 _CSV_HEAD = re.compile(r"[A-Za-z_][\w/ .@()-]{0,60}(?:[,\t][\w/ .@()-]{1,60}){1,40}$")
 
 _COMPOSER_BATCH = re.compile(r"\s*\[(?:epoch=(\d+)(?:/(\d+))?)?(?:\]\[|,\s?)?(?:batch=(\d+)(?:/(\d+))?)?\]:\s*$")
-_COMPOSER_ROW = re.compile(rf"\s{{0,8}}(Train|Eval) ([\w/.@-]{{1,80}}): ({NUMBER})$")
+_COMPOSER_ROW = re.compile(rf"\s{{0,16}}(Train|Eval) ([\w/.@-]{{1,80}}): ({NUMBER})$")
 
 
 class Tables:
