@@ -1,6 +1,6 @@
 """How right and how sure: diagnoses every labelled case and prints what it got right.
 
-    python -m benchmarks.accuracy [--cases tests/cases/logs] [--update] [--check] [--show]
+    python -m benchmarks.accuracy [--cases FOLDER ...] [--update] [--check] [--show]
 
 ``--update`` writes the tables into README.md between their marks and the figures into
 benchmarks/accuracy.json; ``--check`` fails (exit 1) where a figure is lower than the one written there;
@@ -127,14 +127,14 @@ def tables(results: list[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def all_results(cases: Path) -> list[Result]:
+def all_results(cases: list[Path]) -> list[Result]:
     matcher = Matcher(signatures())
-    return [run_case(folder.parent, matcher) for folder in sorted(cases.rglob("case.json"))]
+    return [run_case(file.parent, matcher) for folder in cases for file in sorted(folder.rglob("case.json"))]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=Path, default=ROOT / "tests" / "cases" / "logs")
+    parser.add_argument("--cases", type=Path, nargs="+", default=[ROOT / "tests" / "cases" / "logs", ROOT / "tests" / "cases" / "fresh"])
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--show", action="store_true")

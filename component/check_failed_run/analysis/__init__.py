@@ -132,6 +132,7 @@ def _features(primary: Cause | None, verdict: Verdict, found: Candidates, judge:
         "confirmed": float(same > 0 or any(c.cls == primary.cls for c in found.confirmations if c is not primary)),
         "competing": float(min(2, len(others))),
         "truncated": float(any(not f.complete for f in facts)),
+        "suspicion": float(primary.signature == "trend/eval-perfect" or (primary.role == "context")),
     }
 
 

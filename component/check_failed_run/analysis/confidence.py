@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 
 WEIGHTS: dict[str, float] = {
-    "bias": 0.6,
-    "specificity_3": 2.6,
-    "specificity_2": 1.4,
-    "specificity_0": -2.0,
-    "fatal": 0.5,
-    "cascade": -1.2,
-    "trend": 0.2,
-    "confirmed": 0.8,
-    "competing": -0.9,
+    "bias": 1.4,
+    "specificity_3": 1.8,
+    "specificity_2": 1.35,
+    "specificity_0": -1.93,
+    "fatal": 0.55,
+    "cascade": -0.75,
+    "trend": 0.0,
+    "confirmed": 0.57,
+    "competing": -0.76,
     "truncated": -0.6,
-    "absence": -0.9,
+    "absence": -0.73,
+    "suspicion": -0.91,
 }
 LOWEST, HIGHEST = 0.05, 0.97
 

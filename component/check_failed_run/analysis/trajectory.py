@@ -440,7 +440,7 @@ def _evaluation(series: dict[str, Series], steps: Steps, num_labels: int | None)
             if ranking and share[0] >= 0.99 and untrained and len(share) >= 5 and (pairs[0][0].step or 0) <= 1:
                 point = pairs[0][0]
                 found.append(Trend("trend/eval-perfect", "evaluation-mismatch", point, [p for p, _ in pairs[:2]],
-                                   f"{name} is {share[0]:.4f} before anything has been learned: too good too soon, which points at leakage", 2, "degraded", name, steps.of(point)))
+                                   f"{name} is {share[0]:.4f} before anything has been learned: too good too soon, which points at leakage", 1, "degraded", name, steps.of(point)))
                 continue
             if any(v / top >= 0.9995 for _, v in early) and len(share) >= 1 and _is(("accuracy", "acc", "auc", "f1", "acc@1", "top1"), name):
                 point = next(p for p, v in early if v / top >= 0.9995)
