@@ -98,7 +98,9 @@ def _add_signatures(paths: tuple[Path, ...]) -> None:
 def _vertex(record: Any, options: dict[str, Any]) -> int:
     from check_failed_run.watch import watch_vertex
 
-    return watch_vertex(record, options, _run, Misuse)
+    report = watch_vertex(record, options, Misuse)
+    publish(report, options)
+    return exit_status(report) if options["exit_code"] else EXIT_OK
 
 
 def _run(record: Any, options: dict[str, Any]) -> int:

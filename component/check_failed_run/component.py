@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import shlex
 import signal
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,12 @@ IMAGE = "check-failed-run:0.1.0"
 IMAGE_ENV = "CHECK_FAILED_RUN_IMAGE"  # overrides IMAGE when compiling
 COMMAND = ("python3", "-m", "check_failed_run.component")
 DEADLINE = 600.0  # seconds
+CLOUD_SHARE = 0.7  # of the deadline, for calls of cloud APIs; the rest is for the diagnosis itself
 OUTPUT_PARAMETERS = ("primary_cause", "confidence", "decision", "retry", "fingerprint")
 
 _PLACEHOLDER = "{{$"
+_VERTEX_JOB = re.compile(r"^projects/[^/]+/locations/[^/]+/pipelineJobs/[^/]+$")
+_OWN_FOLDER = re.compile(r"/[^/]+_(?P<id>-?\d{6,})/[^/]+$")  # {task name}_{task id}/{output}, in the pipeline root
 
 
 def image() -> str:
@@ -90,6 +94,7 @@ class Request:
     task: str = ""
     run_id: str = ""
     own: str = ""  # a path in our own output folder
+    seconds: float = DEADLINE
     gaps: tuple[tuple[str, str], ...] = field(default=())  # (input, reason) of values that were refused
 
 
@@ -155,7 +160,7 @@ def run_in_container(
         seconds, gap = _seconds(deadline)
         if gap:
             request = _with_gap(request, "deadline", gap)
-        answer = _in_child(request, seconds)
+        answer = _in_child(replace(request, seconds=seconds), seconds)
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     try:
@@ -202,8 +207,6 @@ def _request(values: dict[str, str], own: str) -> Request:
 
 
 def _with_gap(request: Request, name: str, reason: str) -> Request:
-    from dataclasses import replace
-
     return replace(request, gaps=(*request.gaps, (name, reason)))
 
 
@@ -311,12 +314,57 @@ def _child(request: Request, writer: int) -> None:
 def _diagnose(request: Request, send: Any) -> None:
     from check_failed_run.api import diagnose
 
-    record = collect(request)
-    if record.pipeline is not None:
-        send(pipeline=_pipeline_summary(record))
-    report = diagnose(record, run_id=request.run_id or None, now=time.time())
+    job = vertex_job(request)
+    if job is not None:
+        report = _diagnose_vertex(request, job, send)
+    else:
+        record = collect(request)
+        if record.pipeline is not None:
+            send(pipeline=_pipeline_summary(record))
+        report = diagnose(record, run_id=request.run_id or None, now=time.time())
     text, card = _rendered(report)
     send(report=report.to_dict(), text=text, card=card)
+
+
+def vertex_job(request: Request) -> str | None:
+    """The resource name of the Vertex AI job that the exit task belongs to, or None on another platform."""
+    from check_failed_run.sources.kubeflow import read_status
+
+    try:
+        status = read_status(request.status)
+    except ValueError:
+        status = None
+    for name in (request.job, status.job if status else None):
+        if name and _VERTEX_JOB.match(name):
+            return name
+    return None
+
+
+def _diagnose_vertex(request: Request, job: str, send: Any) -> Report:
+    """From the job, Cloud Logging and Cloud Storage; from the mounted folder where the job cannot be read at all."""
+    from check_failed_run.pipeline import VertexRun
+    from check_failed_run.sources.clients import Clients
+    from check_failed_run.sources.kubeflow import read_status
+
+    try:
+        status = read_status(request.status)
+    except ValueError:
+        status = None
+    base = RunRecord(framework=request.framework or None, task=request.task or None)
+    base.skipped += [SkippedInput(f"input {name}", reason) for name, reason in request.gaps]
+    if status is None and request.status.strip() not in ("", "{}", "null", "None"):
+        base.skipped.append(SkippedInput("input status", "the final status is not JSON"))
+    _add_logs(",".join(filter(None, (request.logs, request.artifacts))), base)
+
+    def from_folder(record: RunRecord) -> None:
+        local = collect(request)
+        record.logs, record.configs, record.pipeline = local.logs, local.configs, local.pipeline
+        record.skipped += [item for item in local.skipped if item not in record.skipped]
+
+    m = _OWN_FOLDER.search(request.own)
+    _, project, _, region, *_ = job.split("/")
+    run = VertexRun(job, Clients(project, region, request.seconds * CLOUD_SHARE), own_task=m["id"] if m else None, exit_handler=True, said=status.state if status else None)
+    return run.look(base, run_id=request.run_id or None, known=lambda record: send(pipeline=_pipeline_summary(record)), fallback=from_folder)
 
 
 def collect(request: Request) -> RunRecord:
@@ -413,22 +461,19 @@ def _rendered(report: Report) -> tuple[str, str]:
 
 
 def _pipeline_summary(record: RunRecord) -> dict[str, Any]:
+    from check_failed_run.analysis.dag import read_dag
+
     pipeline = record.pipeline
-    leaves = [task for task in pipeline.tasks if not task.is_group]
-    counts: dict[str, int] = {}
-    for task in leaves:
-        counts[task.state] = counts.get(task.state, 0) + 1
-    failed = sorted((t for t in leaves if t.state == "FAILED"), key=lambda t: t.end or float("inf"))
-    done = sorted((t for t in leaves if t.state == "SUCCEEDED"), key=lambda t: t.end or 0.0)
+    dag = read_dag(pipeline)
     return {
         "name": pipeline.name,
         "state": pipeline.state,
         "error": pipeline.error_message,
-        "tasks": counts,
-        "failed_tasks": [task.name for task in failed],
-        "not_triggered_tasks": [task.name for task in leaves if task.state == "NOT_TRIGGERED"],
-        "first_failed_task": failed[0].name if failed else None,
-        "last_succeeded_task": done[-1].name if done else None,
+        "tasks": dag.counts,
+        "failed_tasks": list(dict.fromkeys(task.name for task in dag.failed)),
+        "not_triggered_tasks": list(dict.fromkeys(task.name for task in dag.not_triggered)),
+        "first_failed_task": dag.first_failed.name if dag.first_failed else None,
+        "last_succeeded_task": dag.last_succeeded.name if dag.last_succeeded else None,
         "platform": pipeline.platform,
     }
 

@@ -1,407 +1,750 @@
-"""A pipeline run, from its name to one report: the task that failed first is diagnosed by the engine, the others after it.
+"""A pipeline run, from its name to one report.
 
-Reads the job, its tasks' jobs, their logs and files through :class:`~check_failed_run.sources.clients.Cloud`. Whatever
-cannot be read becomes a named gap with the permission, the role and the command that grants it; the rest goes on.
+The job is read, its tasks are put in order, the jobs, logs and files behind the failed (or running) ones are fetched
+within a budget, each is diagnosed by the engine on its own logs, and the diagnoses become one Report: that of the
+task that failed first, with the others beside it. What cannot be read is a named gap; the rest goes on.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from check_failed_run.analysis.dag import Failure, failures, not_triggered, running
-from check_failed_run.record import ConfigFile, LogSource, MissingEvidence, PipelineRecord, RunRecord, SkippedInput, TaskRecord
-from check_failed_run.report.model import Report
-from check_failed_run.sources import cloud_logging, vertex
-from check_failed_run.sources.clients import PAGE, Cloud, CloudError
+from check_failed_run.analysis.dag import Dag, read_dag
+from check_failed_run.analysis.stall import LEAST_GAP, TIMES
+from check_failed_run.record import ConfigFile, LogSource, MissingEvidence, PipelineRecord, RunRecord, TaskRecord
+from check_failed_run.report.build import HIGH, level, normalise, quoted
+from check_failed_run.report.model import FailedTask, Finding, Missing, Report, SecondaryCause, Skipped
+from check_failed_run.report.redact import redact
+from check_failed_run.scanning.matcher import Matcher
+from check_failed_run.sources import cloud_logging, gcs, vertex
+from check_failed_run.sources.clients import Clients, Fault
+from check_failed_run.sources.clients import now as clock
 
-MAX_TASKS = 5  # failures (loop iterations that failed alike count once) that are diagnosed each
-MAX_ENTRIES = 12 * PAGE  # log entries of the task that failed first
-MAX_OTHER_ENTRIES = PAGE  # ... of each other
-RETENTION_DAYS = 30  # of the _Default log bucket
-MARGIN = 900.0  # seconds of log before a task's start and after its end
+MAX_DIAGNOSED = 60  # failed tasks that the engine looks at, each on its own
+MAX_JOBS = 6  # tasks whose jobs are asked for by name
+MAX_RUNNING = 3
+SURE = 0.5  # below this, the first failed task's log is read as a whole
+QUIET = ("healthy", "running", "recovered")
+_WRAPPED = re.compile(r"AiPlatformException: code=[A-Z_]+, message=(?P<text>[^\n]{1,4000}?), cause=")
 
 
-@dataclass
+class JobNotFound(Exception):
+    """The named job does not exist or cannot be looked for; the message says what to do."""
+
+
+@dataclass(slots=True)
 class Target:
-    """One task to diagnose: its own record, and what is known of its jobs."""
+    """A task to diagnose, with what was found out about it."""
 
     task: TaskRecord
-    failure: Failure | None
-    record: RunRecord
-    jobs: list[dict[str, Any]] = field(default_factory=list)
-    job_ids: list[str] = field(default_factory=list)
-    started: bool = False  # its container printed something
+    failed: bool
+    infos: list[vertex.JobInfo] = field(default_factory=list)
+    children: list[vertex.Child] = field(default_factory=list)
+    record: RunRecord = field(default_factory=RunRecord)
+    report: Report | None = None
+    same: list[TaskRecord] = field(default_factory=list)  # other iterations that failed alike
+
+    @property
+    def job_ids(self) -> list[str]:
+        """CustomJob ids: the last attempt's, and those that it started."""
+        own = [name for name in self.task.jobs[-1:]]
+        names = [*own, *(child.name for child in self.children if child.kind == "customJobs")]
+        return list(dict.fromkeys(name.rsplit("/", 1)[-1] for name in names))
+
+    def info(self, job_id: str) -> vertex.JobInfo | None:
+        return next((info for info in self.infos if info.id == job_id), None)
 
 
-def resolve(job: str, cloud: Cloud) -> str:
-    """The full resource name of a PipelineJob given by resource name, id or display name (the newest).
-
-    Raises:
-        CloudError: there is none, or it cannot be looked for.
-    """
-    if vertex.JOB_NAME.fullmatch(job):
-        return job
-    name = f"projects/{cloud.project}/locations/{cloud.region}/pipelineJobs/{job}"
-    try:
-        cloud.pipeline_job(name)
-        return name
-    except CloudError as error:
-        if error.code not in ("NOT_FOUND", "INVALID_ARGUMENT"):
-            raise
-    found = cloud.find_pipeline_job(job)
-    if found is None:
-        raise CloudError("PipelineService.GetPipelineJob", "NOT_FOUND", f"no pipeline job has the id or display name {job!r} in {cloud.region} of project {cloud.project}")
-    return found
-
-
-def diagnose_vertex(
-    name: str,
-    cloud: Cloud,
-    base: RunRecord,
-    *,
-    run_id: str | None = None,
-    now: float | None = None,
-    started: Callable[[RunRecord], None] | None = None,
-) -> Report:
-    """Diagnose a Vertex AI PipelineJob.
+class VertexRun:
+    """One Vertex AI PipelineJob, looked at once or again and again.
 
     Args:
-        name: full resource name.
-        cloud: access to its project.
-        base: what is known already (further logs, framework, task); gaps are added to it.
-        now: seconds since the epoch taken as the moment of looking.
-        started: called as soon as the pipeline's tasks are known.
+        name: full resource name of the job.
+        clients: access to its project.
+        own_task: task id of the exit task that asks, where it knows it.
+        exit_handler: whether an exit task of this job asks.
+        said: what the exit task was told of the state (SUCCEEDED, FAILED, CANCELLED), if anything.
     """
-    from check_failed_run.api import diagnose
 
-    try:
-        job = cloud.pipeline_job(name)
-    except CloudError as error:
-        gap(base, error, "the pipeline job with its tasks", f"gcloud ai pipeline-jobs describe {shlex.quote(name)} --region={cloud.region} --project={cloud.project} --format=json")
-        base.targets = base.targets or [name]
-        if base.pipeline is not None and base.pipeline.state == "FAILED":
-            base.failed = True
-        return diagnose(base, run_id=run_id, now=now)
-    pipeline = vertex.read_pipeline_job(job)
-    base.pipeline = pipeline
-    if started is not None:
-        started(base)
-    found = failures(pipeline)
-    targets = [Target(f.first, f, RunRecord()) for f in found[:MAX_TASKS]]
-    if not targets:
-        targets = [Target(t, None, RunRecord()) for t in running(pipeline)[:2]]
-    parameters = _parameters(pipeline)
-    for number, target in enumerate(targets):
-        record = base if number == 0 else target.record
-        target.record = record
-        record.pipeline = pipeline
+    def __init__(self, name: str, clients: Clients, *, own_task: str | None = None, exit_handler: bool = False, said: str | None = None):
+        self.name, self.clients = name, clients
+        self.own_task, self.exit_handler, self.said = own_task, exit_handler, said
+        self.pipeline: PipelineRecord | None = None
+        self.dag: Dag | None = None
+        self._logs: dict[str, cloud_logging.JobLog] = {}
+        self._infos: dict[str, vertex.JobInfo] = {}
+        self._reader = cloud_logging.Reader(clients)
+        self._matcher: Matcher | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended."""
+        return self.pipeline is not None and self.pipeline.state in vertex.JOB_ENDED
+
+    def look(
+        self,
+        base: RunRecord,
+        *,
+        run_id: str | None = None,
+        now: float | None = None,
+        known: Callable[[RunRecord], None] | None = None,
+        fallback: Callable[[RunRecord], None] | None = None,
+    ) -> Report:
+        """Diagnose the job as it is now.
+
+        Args:
+            base: what is known already (framework, task, further logs, gaps). Filled, and kept unchanged by a second look.
+            now: the moment of looking, in seconds since the epoch; the clock's when absent.
+            known: called once the tasks are known.
+            fallback: fills ``base`` from elsewhere when the job cannot be read at all.
+        """
+        base = replace(base, skipped=list(base.skipped), missing=list(base.missing), logs=list(base.logs), configs=list(base.configs), checkpoints=list(base.checkpoints))
+        moment = now if now is not None else clock()
+        self._read_job(base, moment)
+        if self.pipeline is None:
+            if fallback is not None:
+                fallback(base)
+            return redact(self._without_job(base, run_id))
+        base.pipeline = self.pipeline
+        if known is not None:
+            known(base)
+        targets = self._targets()
+        self._read_jobs(targets, base)
+        if any(self._settle(target) for target in targets):
+            targets = self._retarget(targets)
+        self._read_logs(targets, base, moment)
+        self._read_files(targets, base)
+        for target in targets[:MAX_DIAGNOSED]:
+            self._diagnose(target, base, moment, run_id, first=target is targets[0])
+        report = self._merge(targets, base, run_id)
+        report.duration_seconds = round(self.clients.deadline - self.clients.left, 3)
+        return redact(report)
+
+    # --- reading
+
+    def _read_job(self, base: RunRecord, moment: float) -> None:
+        try:
+            job = vertex.get_job(self.clients, self.name)
+        except Fault as fault:
+            self.clients.gap(fault, base)
+            if self.pipeline is None:
+                self.pipeline = self._from_events(base, moment)
+                self.dag = read_dag(self.pipeline) if self.pipeline else None
+            return
+        self.pipeline = vertex.pipeline_record(job, own_task=self.own_task, exit_handler=self.exit_handler)
+        self.pipeline.name = self.pipeline.name or self.name
+        if self.pipeline.service_account and self.exit_handler:
+            self.clients.principal = self.pipeline.service_account
+        elif self.exit_handler and str(self.pipeline.details.get("project", "")).isdigit():
+            self.clients.principal = f"{self.pipeline.details['project']}-compute@developer.gserviceaccount.com"
+        self.dag = read_dag(self.pipeline)
+
+    def _from_events(self, base: RunRecord, moment: float) -> PipelineRecord | None:
+        """The tasks as the pipeline's own log events tell them, where the job itself cannot be read."""
+        m = vertex.JOB_NAME.match(self.name)
+        if m is None:
+            return None
+        entries: list[dict[str, Any]] = []
+        token = ""
+        for _ in range(5):
+            try:
+                raw, token = cloud_logging.read_page(self.clients, cloud_logging.events_filter(m["id"], _created(m["id"], moment)), token=token)
+            except Fault as fault:
+                self.clients.gap(fault, base)
+                break
+            entries += [cloud_logging.event_of(item) for item in raw]
+            if not token:
+                break
+        job = vertex.job_from_events(self.name, entries)
+        return vertex.pipeline_record(job, own_task=self.own_task, exit_handler=self.exit_handler) if job else None
+
+    def _targets(self) -> list[Target]:
+        assert self.dag is not None and self.pipeline is not None
+        dag = self.dag
+        if dag.failed:
+            return [Target(task, True) for task in [*dag.independent, *dag.followed][:MAX_DIAGNOSED]]
+        if self.pipeline.state == "CANCELLED" or (dag.cancelled and self.pipeline.state in ("FAILED", "CANCELLING")):
+            return [Target(task, True) for task in dag.cancelled[:MAX_RUNNING]]
+        if self.pipeline.state == "SUCCEEDED":  # training may have gone wrong without failing
+            longest = sorted((t for t in dag.leaves if t.state == "SUCCEEDED" and t.jobs and not t.is_exit_task), key=lambda t: ((t.start or 0.0) - (t.end or 0.0), t.id))
+            return [Target(task, False) for task in longest[:MAX_RUNNING]]
+        return [Target(task, self._doubted) for task in sorted(dag.running, key=lambda t: (t.start or 0.0, t.id))[:MAX_RUNNING]]
+
+    @property
+    def _doubted(self) -> bool:
+        """The job is said to have failed though no task is marked so."""
+        return bool(self.pipeline and (self.pipeline.state == "FAILED" or self.said == "FAILED"))
+
+    def _read_jobs(self, targets: list[Target], base: RunRecord) -> None:
+        for target in targets:
+            target.children = list(target.task.details.get("children") or ())
+        for target in targets[:MAX_JOBS]:
+            if target.task.state == "SUCCEEDED":
+                continue
+            for name in target.task.jobs[-1:]:
+                self._info(name, vertex.Child("customJobs", name), target, base)
+            for child in target.children:
+                self._info(child.name, child, target, base)
+
+    def _info(self, name: str, child: vertex.Child, target: Target, base: RunRecord) -> None:
+        info = self._infos.get(name)
+        if info is None or info.state not in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"):
+            try:
+                found = vertex.get_child(self.clients, child)
+            except Fault as fault:
+                self.clients.gap(fault, base)
+                return
+            if found is None:
+                command = child.command(self.clients.project, self.clients.region)
+                if target.failed:
+                    base.missing.append(MissingEvidence(
+                        f"the {child.kind} that task {target.task.name} started", "its reason is kept by another service", command or f"see {child.name} in the console",
+                    ))  # fmt: skip
+                return
+            info = self._infos[name] = found
+        target.infos.append(info)
+
+    def _settle(self, target: Target) -> bool:
+        """A task that looks open while its job is over has failed; whether that changed anything."""
+        main = target.info(target.task.jobs[-1].rsplit("/", 1)[-1]) if target.task.jobs else None
+        if target.task.state not in ("RUNNING", "UNKNOWN") or main is None or main.state not in ("FAILED", "CANCELLED", "EXPIRED"):
+            return False
+        if not (self._doubted or self.over):
+            return False  # the task's own state follows its job's within a minute
+        target.task.state = "FAILED" if main.state != "CANCELLED" else "CANCELLED"
+        target.task.end = target.task.end or main.end
+        target.task.error_message = target.task.error_message or main.message
+        target.task.details["state_from"] = f"job {main.id}"
+        target.failed = True
+        return True
+
+    def _retarget(self, targets: list[Target]) -> list[Target]:
+        assert self.pipeline is not None
+        self.dag = read_dag(self.pipeline)
+        by_id = {target.task.id: target for target in targets}
+        return [by_id.get(t.task.id, t) for t in self._targets()]
+
+    def _read_logs(self, targets: list[Target], base: RunRecord, moment: float) -> None:
+        self._fetch(targets, targets)
+        for target in targets[:MAX_JOBS]:  # a launcher's log names the job that it polls, should gcp_resources be missing
+            if target.children or not target.task.jobs:
+                continue
+            log = self._logs.get(target.job_ids[0]) if target.job_ids else None
+            named = vertex.children_in_log("\n".join(e.text for e in log.entries[:2000])) if log else []
+            own = {name.rsplit("/", 1)[-1] for task in self._all_tasks() for name in task.jobs}
+            found = [child for child in named if child.id not in own][:1]
+            if found and _is_launcher(target.task):
+                target.children = found
+                for child in found:
+                    self._info(child.name, child, target, base)
+                self._fetch([target], targets)
+        fault = self._reader.fault
+        if fault is not None:
+            self.clients.gap(fault, base)
+
+    def _all_tasks(self) -> list[TaskRecord]:
+        return self.pipeline.tasks if self.pipeline else []
+
+    def _fetch(self, some: list[Target], order: list[Target]) -> None:
+        wanted = []
+        for target in some:
+            for job in target.job_ids:
+                known = self._logs.get(job)
+                if known is None:
+                    wanted.append(cloud_logging.Wanted(job, target.task.start, target.task.end if target.task.state in vertex.ENDED else None))
+                elif not target.failed:
+                    self._reader.reads = max(self._reader.reads, 5)
+                    self._reader.read_newer(known)
+        if wanted:
+            self._logs.update(self._reader.read(wanted))
+
+    def _read_files(self, targets: list[Target], base: RunRecord) -> None:
+        assert self.pipeline is not None
+        failed = [target for target in targets if target.failed][:MAX_JOBS]
+        found = gcs.collect_outputs(self.clients, self.pipeline, [target.task for target in failed], base) if failed else {}
+        for target in failed:
+            part = found.get(target.task.id)
+            if part is not None:
+                target.record.logs += part.logs
+                target.record.configs += part.configs
+        if not targets:
+            return
+        first = targets[0]
+        lines = [entry.text for job in first.job_ids for entry in (self._logs[job].entries[-3000:] if job in self._logs else ())]
+        output = next((info.output for info in reversed(first.infos) if info.output), None)
+        folders = gcs.checkpoint_folders(lines, output, limit=1)
+        if folders:
+            gcs.collect_checkpoints(self.clients, folders, first.record)
+            base.missing += first.record.missing
+            first.record.missing = []
+
+    # --- judging
+
+    def _diagnose(self, target: Target, base: RunRecord, moment: float, run_id: str | None, *, first: bool) -> None:
+        from check_failed_run.api import diagnose
+
+        assert self.pipeline is not None
+        task, record = target.task, target.record
         record.framework, record.task = base.framework, base.task
-        record.failed = target.failure is not None
-        if parameters is not None:
-            record.configs.append(parameters)
-        _collect_task(target, cloud, pipeline, now, first=number == 0)
-    if not targets:
-        _no_target(base, pipeline)
-    report = diagnose(base, run_id=run_id, now=now)
-    _finish(report, targets, pipeline, cloud, now)
-    for target in targets[1:]:
-        _add_diagnosis(report, target, diagnose(target.record, run_id="part", now=now))
-    return report
+        record.now = moment if task.state not in vertex.ENDED else None
+        record.failed = target.failed if target.failed or task.state not in vertex.ENDED else False
+        files = list(record.logs)
+        logs = self._task_logs(target, base, moment)
+        record.logs = [*logs, *files, *_errors(target), *_settings(target), *(base.logs if first else ())]
+        record.configs += [c for c in (_values("pipeline parameters", self.pipeline.details.get("parameters")), _values(f"{task.name} inputs", task.details.get("inputs"))) if c]
+        if first:
+            record.configs += base.configs
+            record.pipeline = self.pipeline
+            if record.framework is None and base.framework:
+                record.framework = base.framework
+        report = diagnose(record, run_id=run_id, now=record.now, matcher=self._engine())
+        if first and target.failed and _undecided(report) and self._whole_log(target):
+            record.logs = [*self._task_logs(target, base, moment), *files, *_errors(target), *_settings(target), *base.logs]
+            report = diagnose(record, run_id=run_id, now=record.now, matcher=self._engine())
+        for job in target.job_ids:
+            if job in self._logs:
+                cloud_logging.note_gap(self._logs[job], f"log of {task.name}", base)
+        target.report = self._corrected(report, target, moment)
+
+    def _engine(self) -> Matcher:
+        from check_failed_run.catalogue import signatures
+
+        if self._matcher is None:
+            self._matcher = Matcher(signatures())
+        return self._matcher
+
+    def _whole_log(self, target: Target) -> bool:
+        return any([self._reader.read_whole(self._logs[job]) for job in target.job_ids if job in self._logs and self.clients.left > 30])
+
+    def _task_logs(self, target: Target, base: RunRecord, moment: float) -> list[LogSource]:
+        assert self.pipeline is not None
+        task, sources = target.task, []
+        own = task.jobs[-1].rsplit("/", 1)[-1] if task.jobs else None
+        for job in reversed(target.job_ids):
+            log = self._logs.get(job)
+            if log is None:
+                continue
+            if not log.entries:
+                cloud_logging.note_absence(log, task, self.pipeline, base, self.clients.project, moment)
+                continue
+            prefix = f"{task.name}/launcher" if job == own and len(target.job_ids) > 1 else task.name
+            found = cloud_logging.log_sources(log, prefix, info=target.info(job), task=task.id)
+            if log.complete and all(source.name.endswith("/service") for source in found) and target.failed and not task.details.get("refused"):
+                cloud_logging.note_silence(log, task, self.pipeline, base, self.clients.project)
+            sources += found
+        return sources
+
+    def _corrected(self, report: Report, target: Target, moment: float) -> Report:
+        """What the logs alone cannot know: the platform's verdict on the task."""
+        task = target.task
+        if not target.failed:
+            return self._unfailed(report, target, moment)
+        if report.run_status in QUIET or (report.primary_cause == "none"):
+            error = f" Its error: {_one_line(task.error_message)}" if task.error_message else ""
+            word = "was cancelled" if task.state == "CANCELLED" else "failed"
+            report.run_status, report.primary_cause, report.primary_cause_confidence = "crashed", "unknown", min(report.primary_cause_confidence, 0.3)
+            report.confidence, report.decision, report.retry = "low", "NO-GO", "stop"
+            report.root_cause = f"Task {task.name} {word}, and what was read of its log shows no cause.{error}"
+            report.summary = report.root_cause[:240]
+            report.findings, report.fixes = [], []
+        if task.details.get("refused"):
+            _quote_errors(report, target)
+        if report.primary_cause == "cloud-permissions-quota" and self._refused(target) and "pipeline-orchestration" not in report.contributing_factors:
+            report.contributing_factors.append("pipeline-orchestration")
+        return report
+
+    def _unfailed(self, report: Report, target: Target, moment: float) -> Report:
+        """A task that runs, or ended well."""
+        if target.task.state in vertex.ENDED:
+            wrong = report.run_status in ("diverged", "degraded") and report.primary_cause_confidence >= HIGH
+            return report if wrong else replace(report, run_status="healthy", primary_cause="none")
+        main = target.infos[0] if target.infos else None
+        if main is not None and main.state in ("QUEUED", "PENDING") and main.created:
+            report.contributing_factors.append(f"task {target.task.name} has waited for machines for {max(0, int((moment - main.created) // 60))} minutes (JOB_STATE_{main.state})")
+        if report.primary_cause == "stalled" and self._in_rhythm(report, target, moment):
+            report = replace(report, primary_cause="none", primary_cause_confidence=0.8, confidence=level(0.8), decision="GO", retry="stop", findings=[], fixes=[], evidence=report.evidence[:2],
+                             failure_point=None, secondary_causes=[], next_commands=[], missing=[], run_status="running")  # fmt: skip
+            report.proximate_cause = ""
+        if report.run_status == "healthy":
+            report.run_status = "running"
+        if report.run_status == "running":
+            last = report.last_progress
+            step = f" It is at step {last.step}{f' of {last.total_steps}' if last.total_steps else ''}." if last is not None and last.step is not None else ""
+            report.root_cause = report.summary = f"Task {target.task.name} is running, and nothing in its log shows a failure.{step}"
+        return report
+
+    def _in_rhythm(self, report: Report, target: Target, moment: float) -> bool:
+        """Whether the last step is recent, against the task's own pace: a log that merely ends says nothing of a run that goes on."""
+        times = sorted(e.time for job in target.job_ids if job in self._logs for e in self._logs[job].entries if e.source != "service")
+        if not times:
+            return True  # not started, or no log: nothing shows that it stands still
+        last = vertex.seconds(report.last_progress.timestamp) if report.last_progress is not None else None
+        if last is None:
+            gaps = sorted(b - a for a, b in pairwise(times[-500:]))
+            return moment - times[-1] <= max(LEAST_GAP, TIMES * (gaps[len(gaps) // 2] if gaps else 0.0))
+        points = max((series.count for series in report.metrics.values()), default=1)
+        return moment - last <= max(LEAST_GAP, TIMES * (last - times[0]) / max(points, 1))
+
+    def _refused(self, target: Target) -> bool:
+        """Whether resources were refused before any line of the task's own program was printed."""
+        texts = [target.task.error_message or "", *(info.message or "" for info in target.infos)]
+        codes = {target.task.error_code, *(info.code for info in target.infos)}
+        last = target.job_ids[-1] if target.job_ids else None
+        ran = last in self._logs and any(entry.source != "service" for entry in self._logs[last].entries)
+        if target.children:
+            ran = any(child.id in self._logs and any(e.source != "service" for e in self._logs[child.id].entries) for child in target.children)
+        return not ran and (8 in codes or any("RESOURCE_EXHAUSTED" in text for text in texts))
+
+    # --- one report
+
+    def _without_job(self, base: RunRecord, run_id: str | None) -> Report:
+        from check_failed_run.api import diagnose
+
+        report = diagnose(base, run_id=run_id, now=None)
+        report.missing = [item for item in report.missing if not _about_exit(item)]
+        state = base.pipeline.state if base.pipeline else "UNKNOWN"
+        if report.run_status in QUIET:
+            failed = state in ("FAILED", "CANCELLED")
+            report.run_status = "crashed" if failed else "unknown"
+            report.primary_cause, report.primary_cause_confidence, report.confidence = "unknown", 0.0, "low"
+            report.decision, report.retry, report.fixes, report.findings = "NO-GO", "stop", [], []
+            report.root_cause = f"The pipeline job could not be read, and nothing else shows a cause.{f' Its state is {state}.' if failed else ''}"
+            report.summary = report.root_cause
+        report.next_commands = _unique([*report.next_commands, *_job_commands(self.name)])
+        return report
+
+    def _merge(self, targets: list[Target], base: RunRecord, run_id: str | None) -> Report:
+        from check_failed_run.api import diagnose
+
+        assert self.pipeline is not None and self.dag is not None
+        done = [target for target in targets if target.report is not None]
+        well = self.pipeline.state == "SUCCEEDED" and all(target.report is not None and target.report.run_status in QUIET for target in done)
+        if not done or well:
+            return self._quiet(diagnose(base, run_id=run_id, now=None, matcher=self._engine()))
+        groups = _grouped(done)
+        lead = _lead(groups)
+        main = lead.report
+        assert main is not None
+        if main.pipeline is None:  # the leading failure is not the first target
+            main.pipeline = done[0].report.pipeline if done[0].report else None
+        main.missing = [item for item in main.missing if not _about_exit(item)]
+        for item in main.missing:
+            if lead.job_ids:
+                item.how = item.how.replace('"<job>"', f'"{lead.job_ids[-1]}"')
+        for item in base.missing:
+            _add_once(main.missing, Missing(item.what, item.why, item.how))
+        for skipped in base.skipped:
+            _add_once(main.skipped, Skipped(skipped.input, skipped.reason))
+        if main.pipeline is not None:
+            main.pipeline.failures = [self._failure(group) for group in groups if group[0].failed]
+        others = [group for group in groups if group[0] is not lead]
+        if not lead.failed and main.run_status not in QUIET:
+            how = "is running" if lead.task.state not in vertex.ENDED else "ended well"
+            main.summary = f"Task {lead.task.name} {how}, but: {main.summary}"[:240]
+        if lead.failed:
+            self._tell_first(main, lead, next(group for group in groups if group[0] is lead))
+            independent = {task.id for task in self.dag.independent}
+            for group in others:
+                self._tell_other(main, group[0], group, independent)
+        main.next_commands = _unique([*(_with_project(c, self.clients.project) for c in main.next_commands[:3]), *self._commands(lead)])
+        self._name_account(main, lead)
+        return main
+
+    def _name_account(self, report: Report, lead: Target) -> None:
+        """Whom a refusal concerns: the account that the tasks run as, where the job names it."""
+        account = self.pipeline.service_account if self.pipeline else None
+        account = next((info.service_account for info in lead.infos[:1] if info.service_account), None) or account
+        if report.primary_cause != "cloud-permissions-quota" or not account or not re.fullmatch(r"[\w.+-]+@[\w.-]+", account):
+            return
+        _add_once(report.contributing_factors, f"the tasks run as {account}")
+        report.next_commands = [command.replace("serviceAccount:SUBMITTER", f"serviceAccount:{account}") for command in report.next_commands]
+        for fix in report.fixes:
+            if fix.command:
+                fix.command = fix.command.replace("serviceAccount:SUBMITTER", f"serviceAccount:{account}")
+
+    def _tell_first(self, report: Report, lead: Target, group: list[Target]) -> None:
+        assert self.dag is not None and self.pipeline is not None
+        task, lost = lead.task, self.dag.blast.get(lead.task.id, [])
+        times = _count(group)
+        word = "was cancelled" if task.state == "CANCELLED" else "failed first" if len(self.dag.failed) > times else "failed"
+        parts = [f"Task {task.name} {word}" + (f" ({times} of its iterations alike)" if times > 1 else "")]
+        if lost:
+            parts.append(f"{len(lost)} task{'s' if len(lost) > 1 else ''} did not run because of it ({', '.join(lost[:6])}{', …' if len(lost) > 6 else ''})")
+        if task.attempts > 1:
+            parts.append(f"{task.attempts} attempts were made")
+        report.proximate_cause = f"{'; '.join(parts)}. {report.proximate_cause}".strip()
+        if not report.summary.startswith("Task "):
+            report.summary = f"Task {task.name}: {report.summary}"[:240]
+
+    def _tell_other(self, report: Report, other: Target, group: list[Target], independent: set[str]) -> None:
+        found = other.report
+        assert found is not None
+        by_itself = other.task.id in independent
+        times = f" ({_count(group)} iterations)" if _count(group) > 1 else ""
+        if by_itself:
+            report.contributing_factors.append(f"task {other.task.name}{times} failed by itself: {found.primary_cause}")
+            if found.primary_cause not in ("none", "unknown", report.primary_cause):
+                report.secondary_causes.append(SecondaryCause(found.primary_cause, found.primary_cause_confidence, (found.evidence or [_one_line(found.root_cause)])[0]))
+            fix = found.findings[0] if found.findings else None
+            if fix is not None:
+                report.findings.append(Finding(f"F{len(report.findings) + 1:03d}", fix.severity, f"{other.task.name}{times}: {fix.title}", fix.description, fix.fix))
+        for item in found.missing[:3]:
+            _add_once(report.missing, item)
+        for skipped in found.skipped[:10]:
+            _add_once(report.skipped, skipped)
+
+    def _failure(self, group: list[Target]) -> FailedTask:
+        target, report = group[0], group[0].report
+        task = target.task
+        job = target.job_ids[-1] if target.job_ids else None
+        read = next((log.name for log in target.record.logs if log.task == task.id and not log.name.endswith("/service")), None)
+        decided = report is not None and report.primary_cause not in ("none",)
+        message = task.error_message or next((info.message for info in target.infos if info.message), None)
+        codes = [vertex.exit_code(text) for text in (task.error_message, *(info.message for info in target.infos))]
+        return FailedTask(
+            name=task.name,
+            state=task.state,
+            error=_one_line(message) if message else None,
+            exit_code=next((code for code in codes if code is not None), None),
+            attempts=task.attempts,
+            log=read or (_log_link(job, self.clients.project) if job else None),
+            primary_cause=report.primary_cause if decided and report else None,
+            confidence=report.primary_cause_confidence if decided and report else None,
+            root_cause=report.root_cause if report else None,
+            evidence=report.evidence[:3] if report else [],
+            count=_count(group),
+        )
+
+    def _quiet(self, report: Report) -> Report:
+        """The report where no task is to blame: the run goes on, ended well, or its reason is outside the tasks."""
+        report.missing = [item for item in report.missing if not _about_exit(item)]
+        assert self.pipeline is not None
+        state, error = self.pipeline.state, self.pipeline.error_message
+        if state == "FAILED" or (self.said == "FAILED" and state != "SUCCEEDED"):
+            line = f"The pipeline failed and no task is marked as failed.{f' Its error: {_one_line(error)}' if error else ''}"
+            if report.primary_cause in ("none", "unknown"):
+                report.run_status, report.primary_cause, report.primary_cause_confidence, report.confidence = "crashed", "unknown", 0.2, "low"
+                report.decision, report.retry, report.root_cause, report.summary = "NO-GO", "stop", line, line[:240]
+                report.missing.append(Missing("the task that failed", "no task of the job is marked as failed", _job_commands(self.name)[0]))
+        elif state == "CANCELLED":
+            report.run_status, report.primary_cause, report.primary_cause_confidence = "crashed", "pipeline-orchestration", 0.7
+            report.confidence, report.decision, report.retry = level(0.7), "NO-GO", "stop"
+            report.root_cause = report.summary = "The pipeline was cancelled before a task had failed."
+            report.next_commands.append(_cancel_command(self.name, self.pipeline))
+        elif state != "SUCCEEDED":
+            report.run_status = "running" if report.run_status == "healthy" else report.run_status
+            report.root_cause = report.summary = f"The pipeline is {state.lower()}; no task has failed."
+        else:
+            report.root_cause = report.summary = "Every task of the pipeline ended well."
+            report.primary_cause_confidence = max(report.primary_cause_confidence, 0.9)
+            report.confidence = level(report.primary_cause_confidence)
+        report.next_commands = _unique([*report.next_commands, *_job_commands(self.name)])
+        return report
+
+    def _commands(self, target: Target) -> list[str]:
+        """Exact commands: the log that was read, the job behind it, the pipeline job, its page in the console."""
+        commands, task = [], target.task
+        project, region = self.clients.project, self.clients.region
+        if target.job_ids:
+            end = task.end + cloud_logging.AFTER if task.end else None
+            query = cloud_logging.job_filter(target.job_ids, (task.start or 0.0) - cloud_logging.BEFORE if task.start else None, end)
+            shape = "value(timestamp,resource.labels.task_name,textPayload,jsonPayload.message)"
+            commands.append(f"gcloud logging read {shlex.quote(query)} --project={project} --order=asc --limit=5000 --format='{shape}'")
+            commands += [f"gcloud ai custom-jobs describe {job} --region={region} --project={project}" for job in target.job_ids[-1:]]
+        commands += [c for child in target.children if child.kind != "customJobs" and (c := child.command(project, region))]
+        return [*commands, *_job_commands(self.name)]
 
 
-def gap(record: RunRecord, error: CloudError, what: str, how: str) -> None:
-    """A call that failed as a named gap: the permission and role where it was refused."""
-    why = f"{error.call} answered {error.code}: {' '.join(error.message.split())[:300]}"
-    if error.code == "PERMISSION_DENIED" and error.role:
-        why += f". It needs {error.permission} ({error.role})"
-        how = _grant(record.pipeline, error.role) or how
-    record.missing.append(MissingEvidence(what, why, how))
-    record.skipped.append(SkippedInput(what, why))
+def _errors(target: Target) -> list[LogSource]:
+    """What the platform says of the task and its jobs, as a small log that the catalogue judges like any other."""
+    lines: list[tuple[int, str]] = []
+    said: set[str] = set()
+    for message, end in [(info.message, info.end) for info in reversed(target.infos)] + [(target.task.error_message, target.task.end)]:
+        for line in [*_inner(message or ""), *(message or "").split("\n")][:200]:
+            if line.strip() and line.strip() not in said and not line.startswith(cloud_logging.MORE):
+                said.add(line.strip())
+                lines.append((int((end or target.task.end or 0) * 1e9), line))
+    if not lines:
+        return []
+    lines.sort(key=lambda item: item[0])
+    data = cloud_logging.text_of(lines).encode("utf-8", "replace")
+    return [LogSource(f"{target.task.name}/error", lambda: io.BytesIO(data), len(data), task=target.task.id)]
 
 
-def _grant(pipeline: PipelineRecord | None, role: str) -> str | None:
-    m = vertex.JOB_NAME.fullmatch(pipeline.name) if pipeline else None
-    account = pipeline.service_account if pipeline else None
-    project = m["project"] if m else "PROJECT"
-    return f"gcloud projects add-iam-policy-binding {project} --member=serviceAccount:{account or 'SERVICE_ACCOUNT'} --role={role}"
+def _quote_errors(report: Report, target: Target) -> None:
+    """A task that was refused has nothing but its error: quote it as it stands."""
+    for source in target.record.logs:
+        if source.name == f"{target.task.name}/error":
+            for number, line in enumerate(source.open().read().decode("utf-8", "replace").splitlines()[:3], 1):
+                _add_once(report.evidence, f"{source.name}:{number}: {quoted(line)}")
 
 
-def _parameters(pipeline: PipelineRecord) -> ConfigFile | None:
+def _inner(message: str) -> list[str]:
+    """What the service's exception wraps: ``AiPlatformException: code=X, message=Y, cause=null; ...`` says Y, and repeats itself."""
+    return list(dict.fromkeys(m["text"].strip() for m in _WRAPPED.finditer(message[:20000])))[:5]
+
+
+def _settings(target: Target) -> list[LogSource]:
+    """The settings of the job that ran the task's program, as the API spells them."""
+    if not target.infos or not target.failed:
+        return []
+    info = target.infos[-1]
+    shown = {"state": f"JOB_STATE_{info.state}", "scheduling": {k: v for k, v in (("timeout", info.timeout), ("strategy", info.strategy), ("restartJobOnWorkerRestart", info.restarts)) if v}}
+    shown |= {f"workerPoolSpecs[{number}]": {k: v for k, v in pool.items() if k != "args" and v} for number, pool in enumerate(info.pools)}
+    data = "".join(f"{json.dumps(key)}: {json.dumps(value)[:2000]}\n" for key, value in shown.items() if value).encode("utf-8", "replace")
+    return [LogSource(f"{target.task.name}/job settings", lambda: io.BytesIO(data), len(data), task=target.task.id)]
+
+
+def _values(name: str, values: Any) -> ConfigFile | None:
     from check_failed_run.sources.log_files import flatten
 
-    values = pipeline.details.get("parameters") or {}
-    return ConfigFile("pipeline parameters", tuple(flatten(values).items())) if isinstance(values, dict) and values else None
+    return ConfigFile(name, tuple(flatten(values).items())) if isinstance(values, dict) and values else None
 
 
-# one task ---------------------------------------------------------------------------------------------------------
+def _grouped(targets: list[Target]) -> list[list[Target]]:
+    """Targets that failed alike (the same task of several iterations, the same fingerprint) together, in order."""
+    groups: dict[tuple, list[Target]] = {}
+    for target in targets:
+        report = target.report
+        alike = (report.primary_cause, report.fingerprint) if report is not None and report.primary_cause != "unknown" else ("unknown", normalise(target.task.error_message or ""))
+        groups.setdefault((target.task.name, *alike), []).append(target)
+    return list(groups.values())
 
 
-def _collect_task(target: Target, cloud: Cloud, pipeline: PipelineRecord, now: float | None, *, first: bool) -> None:
-    task, record = target.task, target.record
-    names = list(task.jobs)
-    for name in names[-1:]:
-        _get_job(target, cloud, name)
-    for child in _children(target, cloud, pipeline):
-        if child not in names:
-            names.append(child)
-            _get_job(target, cloud, child)
-    target.job_ids = [n.rsplit("/", 1)[-1] for n in names]
-    logs: list[LogSource] = []
-    if target.job_ids:
-        logs = _read_logs(target, cloud, pipeline, now, limit=MAX_ENTRIES if first else MAX_OTHER_ENTRIES)
-    record.logs += logs
-    target.started = any(not log.name.endswith(f"/{cloud_logging.SERVICE}") for log in logs)
-    record.logs += _errors(target, pipeline)
-    record.environment.update(_machine(target.jobs))
-    if first and pipeline.pipeline_root and cloud.left > 5:
-        _read_files(target, cloud, pipeline)
+def _count(group: list[Target]) -> int:
+    return len(group) + sum(len(target.same) for target in group)
 
 
-def _get_job(target: Target, cloud: Cloud, name: str) -> None:
-    if not vertex.CUSTOM_JOB.search(name):
-        return
+def _lead(groups: list[list[Target]]) -> Target:
+    """The failure that the report is about: the first one, unless running tasks were looked at and one of them is in trouble."""
+    first = groups[0][0]
+    if not first.failed:
+        for group in groups:
+            if group[0].report is not None and group[0].report.run_status not in QUIET:
+                return group[0]
+    return first
+
+
+def _created(job_id: str, moment: float) -> float:
+    """A moment before the job was made, to bound a query: its id mostly ends in its time, else a year is searched."""
+    from datetime import UTC, datetime
+
+    m = re.search(r"(20\d{12})$", job_id)
     try:
-        target.jobs.append(cloud.job(name))
-    except CloudError as error:
-        job_id = name.rsplit("/", 1)[-1]
-        gap(target.record, error, f"the job of task {target.task.name}", f"gcloud ai custom-jobs describe {job_id} --region={cloud.region} --project={cloud.project} --format=json")
+        return datetime.strptime(m[1], "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp() - 2 * 86400 if m else moment - 366 * 86400
+    except ValueError:
+        return moment - 366 * 86400
 
 
-def _children(target: Target, cloud: Cloud, pipeline: PipelineRecord) -> list[str]:
-    """Jobs that a launcher of google-cloud-pipeline-components started: from the metadata, else from its file in GCS."""
-    resources = target.task.details.get("gcp_resources") or []
-    if not resources and pipeline.pipeline_root and "gcp_resources" in str(target.task.details.get("unique_name", "")) + str(target.task.image or ""):
-        resources = _resources_file(target, cloud, pipeline)
-    names = []
-    for item in resources:
-        m = vertex.CUSTOM_JOB.search(item["name"])
-        if m:
-            names.append(m[0])
-        elif item["name"]:
-            target.record.skipped.append(SkippedInput(item["name"], f"a {item['type'] or 'job'} of another service; its own console has its error"))
-            target.record.missing.append(MissingEvidence(f"the error of the {item['type'] or 'child job'}", "the launcher only passes on that it failed", _describe_child(item, cloud)))
-    return names
+def _about_exit(item: Missing) -> bool:
+    """The advice for local logs to look for the exit code: here the platform says how a task ended."""
+    return "check-failed-run LOG" in item.how
 
 
-def _describe_child(item: dict[str, str], cloud: Cloud) -> str:
-    last = shlex.quote(item["name"].rsplit("/", 1)[-1])
-    known = {
-        "BigQueryJob": f"bq show --format=prettyjson -j {last} --project_id={cloud.project}",
-        "DataflowJob": f"gcloud dataflow jobs show {last} --region={cloud.region} --project={cloud.project}",
-        "DataprocBatch": f"gcloud dataproc batches describe {last} --region={cloud.region} --project={cloud.project}",
-    }
-    return known.get(item["type"], f"curl -sH \"Authorization: Bearer $(gcloud auth print-access-token)\" {shlex.quote(item['name'])}")
+def _with_project(command: str, project: str) -> str:
+    """``gcloud logging read`` of the catalogue's own commands, in the job's project."""
+    return f"{command} --project={project}" if command.startswith("gcloud logging read") and "--project" not in command else command
 
 
-def _resources_file(target: Target, cloud: Cloud, pipeline: PipelineRecord) -> list[dict[str, str]]:
-    place = _task_folder(target.task, pipeline)
-    if place is None:
+def _undecided(report: Report) -> bool:
+    return report.primary_cause in ("unknown", "none") or report.primary_cause_confidence < SURE
+
+
+def _is_launcher(task: TaskRecord) -> bool:
+    words = " ".join([task.image or "", *task.details.get("command", ())])
+    return "google_cloud_pipeline_components" in words or "google-cloud-pipeline-components" in words
+
+
+def _one_line(text: str, limit: int = 500) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _unique(items: list[str]) -> list[str]:
+    return list(dict.fromkeys(items))
+
+
+def _add_once(items: list, item: Any) -> None:
+    if item not in items:
+        items.append(item)
+
+
+def _log_link(job: str, project: str) -> str:
+    from urllib.parse import quote
+
+    query = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job}"', safe="")
+    return f"https://console.cloud.google.com/logs/query;query={query}?project={quote(project)}"
+
+
+def _job_commands(name: str) -> list[str]:
+    m = vertex.JOB_NAME.match(name)
+    if m is None:
         return []
-    try:
-        return vertex.child_resources(cloud.read_object(place[0], f"{place[1]}gcp_resources", limit=1 << 16).decode("utf-8", "replace"))
-    except CloudError:
-        return []
+    described = f"gcloud ai pipeline-jobs describe {shlex.quote(m['id'])} --region={shlex.quote(m['region'])} --project={shlex.quote(m['project'])} --format=json"
+    return [described, f"# console: {vertex.console(m['project'], m['region'], m['id'])}"]
 
 
-def _read_logs(target: Target, cloud: Cloud, pipeline: PipelineRecord, now: float | None, *, limit: int) -> list[LogSource]:
-    """The newest entries first, since one page often is all; then the rest backwards up to a limit."""
-    task, record = target.task, target.record
-    start = _stamp((task.start or pipeline.start or 0) - MARGIN) if task.start or pipeline.start else None
-    end = _stamp(task.end + MARGIN) if task.end else _stamp(now) if now is not None else None
-    query = cloud_logging.job_filter(target.job_ids, start, end)
-    entries: list[dict[str, Any]] = []
-    what = f"the log of task {task.name}"
-    how = f"gcloud logging read {shlex.quote(query)} --project={cloud.project} --order=asc --limit=5000 --format='value(textPayload,jsonPayload.message)'"
-    try:
-        for entry in cloud.log_entries(query, newest_first=True, limit=limit):
-            entries.append(entry)
-    except CloudError as error:
-        gap(record, error, what, how)
-    if len(entries) >= limit:
-        record.skipped.append(SkippedInput(what, f"only the last {limit:,} entries were read"))
-    replicas = [e for e in entries if cloud_logging.replica_of(e) != cloud_logging.SERVICE]
-    if not replicas and not any(m.what == what for m in record.missing):
-        old = now is not None and task.end is not None and now - task.end > RETENTION_DAYS * 86400
-        why = (
-            f"the task ended more than {RETENTION_DAYS} days ago: its log is gone by retention" if old
-            else "its containers left no line: the container did not start, or its service account lacks logging.logEntries.create (roles/logging.logWriter)"
-        )
-        if task.jobs:
-            record.missing.append(MissingEvidence(what, why, how))
-    logs: list[LogSource] = []
-    attempts = [n.rsplit("/", 1)[-1] for n in task.jobs]
-    by_job: dict[str, list[dict[str, Any]]] = {}
-    for entry in entries:
-        by_job.setdefault(str(((entry.get("resource") or {}).get("labels") or {}).get("job_id")), []).append(entry)
-    for job_id in target.job_ids:
-        own = by_job.get(job_id)
-        if not own:
-            continue
-        attempt = attempts.index(job_id) + 1 if job_id in attempts else len(attempts) or None
-        prefix = f"attempt {attempt} of " if len(attempts) > 1 and attempt else ""
-        launcher = job_id in attempts and job_id != target.job_ids[-1] and len(target.job_ids) > len(attempts)
-        logs += cloud_logging.to_logs(own, f"{task.name} (launcher)" if launcher else task.name, attempt=attempt if len(attempts) > 1 else None, prefix=prefix)
-    return logs
+def _cancel_command(name: str, pipeline: PipelineRecord) -> str:
+    m = vertex.JOB_NAME.match(name)
+    since = f' AND timestamp>="{vertex.rfc3339(pipeline.start)}"' if pipeline.start else ""
+    query = f'logName:"cloudaudit.googleapis.com" AND protoPayload.methodName:"CancelPipelineJob"{since}'
+    return f"gcloud logging read {shlex.quote(query)} --project={shlex.quote(m['project'] if m else 'PROJECT')} --limit=20"
 
 
-def _errors(target: Target, pipeline: PipelineRecord) -> list[LogSource]:
-    """What the platform says of the task and its jobs, as text that the catalogue judges; the job's settings beside it."""
-    task = target.task
-    when = _stamp(task.end) if task.end else ""
-    lines: list[str] = []
-    if task.error_message:
-        lines += [f"task {task.name}: {line}" for line in task.error_message.split("\n") if line.strip()]
-    for job in target.jobs:
-        message = (job.get("error") or {}).get("message")
-        if message and message not in (task.error_message or ""):
-            lines += [f"{_kind(job)} {str(job.get('name', '')).rsplit('/', 1)[-1]}: {line}" for line in message.split("\n") if line.strip()]
-    if not lines and pipeline.error_message and target.failure is not None:
-        lines += [f"pipeline: {line}" for line in pipeline.error_message.split("\n") if line.strip()]
-    found = []
-    if lines:
-        data = "".join(f"{when} {line}\n".lstrip() for line in lines).encode("utf-8", "replace")
-        found.append(cloud_logging.text_log(f"{task.name}/error", data, task=task.name))
-    settings = [s for job in target.jobs for s in _settings(job)]
-    if settings:
-        found.append(cloud_logging.text_log(f"{task.name}/job settings", ("\n".join(settings) + "\n").encode(), task=task.name))
-    return found
+# ---------------------------------------------------------------------------------------------- entry points
 
 
-def _kind(job: dict[str, Any]) -> str:
-    parts = str(job.get("name", "")).split("/")
-    return parts[-2].removesuffix("s") if len(parts) > 1 else "job"
+def open_run(text: str, *, project: str | None = None, region: str | None = None, deadline: float = 600.0) -> VertexRun:
+    """The run that a user names by resource name, id, display name (the newest) or console address.
 
+    Raises:
+        JobNotFound: it cannot be found; the message says what to do.
+    """
+    from check_failed_run.sources import clients
 
-def _settings(job: dict[str, Any]) -> list[str]:
-    """The parts of a job that bear on failures, as the API spells them."""
-    import json
-
-    spec = job.get("jobSpec") or {}
-    shown: dict[str, Any] = {"state": job.get("state"), "startTime": job.get("startTime"), "endTime": job.get("endTime"), "scheduling": spec.get("scheduling"), "serviceAccount": spec.get("serviceAccount")}
-    for number, pool in enumerate(spec.get("workerPoolSpecs") or []):
-        container = pool.get("containerSpec") or {}
-        shown[f"workerPool{number}"] = {"machineSpec": pool.get("machineSpec"), "replicaCount": pool.get("replicaCount"), "image": container.get("imageUri"), "args": (container.get("args") or [])[:40]}
-    return [f"{json.dumps(k)}: {json.dumps(v, sort_keys=True)[:2000]}" for k, v in shown.items() if v]
-
-
-def _machine(jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    pools = [p for job in jobs[-1:] for p in ((job.get("jobSpec") or {}).get("workerPoolSpecs") or [])]
-    specs = [p.get("machineSpec") or {} for p in pools]
-    if not specs:
-        return {}
-    machines = [" ".join(str(x) for x in (s.get("machineType"), s.get("acceleratorCount"), s.get("acceleratorType")) if x) for s in specs]
-    replicas = sum(int(p.get("replicaCount") or 1) for p in pools)
-    return {"machines": sorted({m for m in machines if m}), "replicas": replicas}
-
-
-# files ----------------------------------------------------------------------------------------------------------------
-
-
-def _task_folder(task: TaskRecord, pipeline: PipelineRecord) -> tuple[str, str] | None:
-    """(bucket, prefix ending in a slash) of a task's outputs."""
-    m = vertex.JOB_NAME.fullmatch(pipeline.name)
-    root = pipeline.pipeline_root or ""
-    if not m or not root.startswith("gs://") or "/" not in root[5:] + "/":
-        return None
-    bucket, _, path = root[5:].partition("/")
-    path = f"{path.strip('/')}/" if path.strip("/") else ""
-    return bucket, f"{path}{m['project']}/{m['id']}/{task.name}_{task.id}/"
-
-
-def _read_files(target: Target, cloud: Cloud, pipeline: PipelineRecord) -> None:
-    """Configurations and logs among the outputs of the task; every download bounded."""
-    import re
-
-    from check_failed_run.sources.log_files import parse_config
-
-    place = _task_folder(target.task, pipeline)
-    if place is None:
-        return
-    bucket, prefix = place
-    try:
-        listed = cloud.list_objects(bucket, prefix, limit=500)
-    except CloudError as error:
-        gap(target.record, error, f"the files of task {target.task.name} (gs://{bucket}/{prefix})", f"gcloud storage ls -r gs://{bucket}/{shlex.quote(prefix)}")
-        return
-    wanted = [o for o in listed if re.search(r"(?i)(?:args|config|hparams|params|metrics)[\w.-]*\.(?:json|ya?ml|toml)$|\.(?:log|txt)$", o["name"])]
-    for item in wanted[:8]:
-        shown = f"gs://{bucket}/{item['name']}"
+    full = vertex.job_name(text, None, None)
+    m = vertex.JOB_NAME.match(full or "")
+    project = m["project"] if m else project or clients.default_project()
+    region = m["region"] if m else region or clients.default_region()
+    if not project:
+        raise JobNotFound("no project is known. Add --project, set GOOGLE_CLOUD_PROJECT, or run: gcloud config set project PROJECT")
+    for value, option in ((project, "--project"), (region, "--region")):
+        if not re.fullmatch(r"[\w.:-]{1,100}", value):
+            raise JobNotFound(f"{option}: {value!r} is not a valid name.")
+    access = Clients(project, region, deadline)
+    if full is not None:
+        return VertexRun(full, access)
+    fault: Fault | None = None
+    name = vertex.job_name(text, project, region)
+    if name is not None:
         try:
-            data = cloud.read_object(bucket, item["name"], limit=4 << 20, tail=item["name"].endswith((".log", ".txt")))
-        except CloudError as error:
-            gap(target.record, error, shown, f"gcloud storage cat {shlex.quote(shown)}")
-            return
-        if item["name"].endswith((".log", ".txt")):
-            target.record.logs.append(cloud_logging.text_log(shown, data, task=target.task.name))
-        else:
-            values = parse_config(item["name"], data)
-            if values:
-                target.record.configs.append(ConfigFile(shown, tuple(values.items())))
+            vertex.get_job(access, name)
+            return VertexRun(name, access)
+        except Fault as error:
+            fault = error
+            if error.status != 404:
+                return VertexRun(name, access)  # it may well exist: the report says what could not be read
+    try:
+        found = vertex.find_job(access, text)
+    except Fault as error:
+        raise JobNotFound(f"--vertex-pipeline {text}: {error.reason()}. {_hint(access, error)}") from None
+    if found is None:
+        where = f"in {region} of project {project}"
+        raise JobNotFound(f"no pipeline job has the id or display name {text!r} {where}{' (' + fault.reason() + ')' if fault and fault.status != 404 else ''}. List them: gcloud ai pipeline-jobs list --region={region} --project={project}")
+    return VertexRun(found, access)
 
 
-# the report -----------------------------------------------------------------------------------------------------------
+def _hint(access: Clients, fault: Fault) -> str:
+    note = RunRecord()
+    access.gap(fault, note)
+    return f"Try: {note.missing[0].how}" if note.missing else ""
 
 
-def _no_target(record: RunRecord, pipeline: PipelineRecord) -> None:
-    if pipeline.state == "FAILED":
-        record.failed = True
-        record.missing.append(MissingEvidence("the task that failed", "the job is FAILED, and no task of it is", f"open {pipeline.details.get('console') or pipeline.name}"))
-
-
-def _finish(report: Report, targets: list[Target], pipeline: PipelineRecord, cloud: Cloud, now: float | None) -> None:
-    cancelled = pipeline.state in ("CANCELLED", "CANCELLING")
-    first = targets[0] if targets else None
-    if first is not None and first.failure is None and report.run_status == "healthy":
-        report.run_status = "running"
-        report.summary = f"The pipeline runs: task {first.task.name} makes progress."
-    if first is None and report.run_status == "healthy":
-        report.run_status = "running" if pipeline.state in ("RUNNING", "PENDING", "QUEUED") else "healthy"
-        if pipeline.state == "SUCCEEDED":
-            report.root_cause = "No failure was found: every task of the pipeline ended well."
-        elif cancelled:
-            report.run_status = "crashed"
-            report.root_cause = "The pipeline was cancelled; no task had failed before."
-    if first is not None and first.failure is not None:
-        fell = len(not_triggered(pipeline))
-        times = f" in {first.failure.count} iterations" if first.failure.count > 1 else ""
-        after = f"; {fell} task{'s were' if fell > 1 else ' was'} not triggered" if fell else ""
-        report.proximate_cause = f"Task {first.task.name} failed first{times}{after}. {report.proximate_cause}".strip()
-        if report.primary_cause == "cloud-permissions-quota" and not first.started:
-            report.contributing_factors.append("pipeline-orchestration: the task was refused before its container started")
-    report.next_commands = [*report.next_commands, *[c for c in _commands(first, pipeline, cloud) if c not in report.next_commands]]
-
-
-def _commands(target: Target | None, pipeline: PipelineRecord, cloud: Cloud) -> list[str]:
-    m = vertex.JOB_NAME.fullmatch(pipeline.name)
-    where = f"--region={cloud.region} --project={cloud.project}"
-    commands = [f"gcloud ai pipeline-jobs describe {shlex.quote(m['id'] if m else pipeline.name)} {where}"]
-    if target is not None and target.job_ids:
-        query = cloud_logging.job_filter(target.job_ids[-1:], _stamp((target.task.start or 0) - MARGIN) if target.task.start else None)
-        commands.insert(0, f"gcloud logging read {shlex.quote(query)} --project={cloud.project} --order=asc --limit=5000 --format='value(timestamp,textPayload,jsonPayload.message)'")
-        commands.insert(1, f"gcloud ai custom-jobs describe {target.job_ids[-1]} {where}")
-    if pipeline.details.get("console"):
-        commands.append(f"open {shlex.quote(pipeline.details['console'])}")
-    return commands
-
-
-def _add_diagnosis(report: Report, target: Target, other: Report) -> None:
-    """The diagnosis of a further failed task into the one report."""
-    if report.pipeline is None:
-        return
-    for entry in report.pipeline.failures:
-        if entry.name == target.task.name and entry.primary_cause in (None, "unknown"):
-            entry.primary_cause, entry.confidence = other.primary_cause, other.primary_cause_confidence
-            entry.root_cause, entry.evidence = other.root_cause, other.evidence[:2]
-            break
-    if other.primary_cause not in ("none", "unknown"):
-        report.contributing_factors.append(f"task {target.task.name} failed by itself: {other.primary_cause}")
-    report.missing += [m for m in other.missing if m not in report.missing][:3]
-    report.skipped += [s for s in other.skipped if s not in report.skipped][:10]
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+__all__ = ["JobNotFound", "VertexRun", "open_run"]

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from check_failed_run.analysis.dag import read_dag
 from check_failed_run.analysis.diagnosis import Cause, Diagnosis
 from check_failed_run.catalogue.classes import CLASS_INFO
 from check_failed_run.catalogue.model import CLASSES, NO_FAILURE, UNKNOWN
@@ -363,13 +364,8 @@ def _hash(*parts: str) -> str:
 
 def _pipeline(pipeline: PipelineRecord, diagnosis: Diagnosis, record: RunRecord) -> model.Pipeline:
     by_id = {task.id: task for task in pipeline.tasks}
-    leaves = [task for task in pipeline.tasks if not task.is_group and not task.is_exit_task]
-    failed = sorted((t for t in leaves if t.state == "FAILED"), key=lambda t: (t.end if t.end is not None else math.inf, t.start or 0.0, t.id))
-    done = [t for t in leaves if t.state in ("SUCCEEDED", "SKIPPED")]
-    last = max(done, key=lambda t: (t.end or 0.0, t.id)) if done else None
-    counts: dict[str, int] = {}
-    for task in leaves:
-        counts[task.state] = counts.get(task.state, 0) + 1
+    dag = read_dag(pipeline)
+    failed, last = dag.failed, dag.last_succeeded
     task_of = {log.name: log.task for log in record.logs if log.task}
 
     def cause_of(task: TaskRecord) -> Cause | None:
@@ -413,9 +409,9 @@ def _pipeline(pipeline: PipelineRecord, diagnosis: Diagnosis, record: RunRecord)
         name=pipeline.name,
         state=pipeline.state,
         error=_line(pipeline.error_message) if pipeline.error_message else None,
-        tasks=dict(sorted(counts.items())),
+        tasks=dag.counts,
         failed_tasks=_names(failed),
-        not_triggered_tasks=_names(t for t in leaves if t.state == "NOT_TRIGGERED"),
+        not_triggered_tasks=_names(dag.not_triggered),
         first_failed_task=failed[0].name if failed else None,
         last_succeeded_task=last.name if last else None,
         failures=list(grouped.values()),

@@ -64,7 +64,7 @@ class Fault(Exception):
             503: "the service is unavailable (503)",
             504: "no answer in time",
         }
-        detail = " ".join(self.message.split())[:300]
+        detail = re.sub(r"^(?:GET|POST|PUT) \S+: ", "", " ".join(self.message.split()))[:300]
         return f"{self.api}: {words.get(self.status, f'error {self.status}')}" + (f": {detail}" if detail else "")
 
 
@@ -82,17 +82,22 @@ class Clients:
         self.project, self.region = project, region
         self.calls: Counter[str] = Counter()
         self.principal: str | None = None  # whose permissions a gap's command grants
+        self.deadline = deadline
         self._ends = time.monotonic() + deadline
         self._sleep = sleep
         self._made: dict[str, Any] = {}
         self._dead: dict[str, Fault] = {}  # APIs that will not answer, with the fault that showed it
         self._reads: deque[float] = deque()
-        self._told: set[tuple[str, int, str]] = set()
 
     @property
     def left(self) -> float:
         """Seconds until the deadline."""
         return self._ends - time.monotonic()
+
+    def renew(self, deadline: float) -> None:
+        """A new deadline, and another chance for services that failed: for the next look at a running job."""
+        self._ends = time.monotonic() + deadline
+        self._dead.clear()
 
     # --- calls
 
@@ -123,6 +128,8 @@ class Clients:
                 return function(max(0.2, min(CALL_TIMEOUT, self.left / 4)))
             except Exception as error:
                 fault = classify(error, api, resource)
+                if fault.api != api:
+                    fault = Fault(api, fault.status, fault.message, resource)
                 last = tried >= RETRIES.get(fault.status, 1)
                 wait = min(16.0, (1.0 if fault.status == 429 else 0.4) * 2 ** (tried - 1))
                 if last or wait >= self.left / 2:
@@ -146,14 +153,13 @@ class Clients:
 
     def gap(self, fault: Fault, record: RunRecord, what: str | None = None, *, bucket: str | None = None) -> None:
         """Note in ``record`` what the fault keeps from the report, and the command that mends it. Once a cause."""
-        key = (fault.api, fault.status, bucket or (fault.resource if fault.status == 404 else ""))
-        if key in self._told:
-            return
-        self._told.add(key)
         permission, role, lacking = ROLES.get(fault.api, (fault.api, "roles/viewer", "an answer of this API"))
         named = re.search(r"[Pp]ermission '?([a-z]+\.\w+\.\w+)'? denied", fault.message)
         permission = named[1] if named else permission
-        record.missing.append(MissingEvidence(what or lacking, fault.reason() + (f"; needs {permission} ({role})" if fault.status == 403 else ""), self._mend(fault, role, bucket)))
+        why = fault.reason() + (f"; needs {permission} ({role})" if fault.status == 403 else "")
+        gap = MissingEvidence(what or lacking, why, self._mend(fault, role, bucket))
+        if not any(other.what == gap.what and (other.how == gap.how or fault.status != 404) and other.why.startswith(f"{fault.api}:") for other in record.missing):
+            record.missing.append(gap)
 
     def _mend(self, fault: Fault, role: str, bucket: str | None) -> str:
         if (fault.status == 403 and "has not been used in project" in fault.message) or "SERVICE_DISABLED" in fault.message:
@@ -170,7 +176,7 @@ class Clients:
             return f"gcloud storage ls -l {fault.resource}"
         if fault.status == 404 and "/customJobs/" in fault.resource:
             return f"gcloud ai custom-jobs list --region={self.region} --project={self.project}"
-        if fault.status == 404:
+        if fault.status == 404 and not fault.api.startswith("log"):
             return f"gcloud ai pipeline-jobs list --region={self.region} --project={self.project}"
         if fault.api.startswith("log"):
             return f"gcloud logging read 'resource.type=\"ml_job\"' --project={self.project} --freshness=1d --limit=100"
@@ -188,8 +194,24 @@ class Clients:
 
     def _client(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._made:
+            os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its notes about connections are no part of a report
+            # The storage client asks for a bucket's metadata before the first real call, for traces that nobody records here.
+            os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
             self._made[name] = make()
         return self._made[name]
+
+    def _credentials(self) -> Any:
+        """The credentials, looked for once: a search without success takes seconds."""
+        found = self._made.get("credentials")
+        if found is None:
+            try:
+                found = credentials()
+            except Exception as error:
+                found = classify(error, "credentials")
+            self._made["credentials"] = found
+        if isinstance(found, Fault):
+            raise found
+        return found
 
     @property
     def pipelines(self) -> Any:
@@ -207,7 +229,7 @@ class Clients:
         host = os.environ.get("AIPLATFORM_EMULATOR_HOST")
         if host:
             return client(transport=client.get_transport_class("grpc")(channel=_plain_channel(host)))
-        return client(credentials=credentials(), client_options={"api_endpoint": f"{self.region}-aiplatform.googleapis.com"})
+        return client(credentials=self._credentials(), client_options={"api_endpoint": f"{self.region}-aiplatform.googleapis.com"})
 
     @property
     def logging(self) -> Any:
@@ -217,7 +239,7 @@ class Clients:
             host = os.environ.get("LOGGING_EMULATOR_HOST")
             if host:
                 return LoggingServiceV2Client(transport=LoggingServiceV2Client.get_transport_class("grpc")(channel=_plain_channel(host)))
-            return LoggingServiceV2Client(credentials=credentials())
+            return LoggingServiceV2Client(credentials=self._credentials())
 
         return self._client("logging", make)
 
@@ -232,7 +254,7 @@ class Clients:
 
                 endpoint = host if "://" in host else f"http://{host}"
                 return storage.Client(project=self.project, credentials=AnonymousCredentials(), client_options={"api_endpoint": endpoint})
-            return storage.Client(project=self.project, credentials=credentials())
+            return storage.Client(project=self.project, credentials=self._credentials())
 
         return self._client("storage", make)
 

@@ -32,6 +32,7 @@ _STATES = {
     "CANCEL_PENDING": "CANCELLED", "CANCELLING": "CANCELLED", "CANCELED": "CANCELLED", "COMPLETE": "SUCCEEDED", "CACHED": "SKIPPED", "NEW": "PENDING",
     "STATE_UNSPECIFIED": "UNKNOWN", "": "UNKNOWN", "DRIVER_SUCCEEDED": "RUNNING", "RUNNING_DRIVER": "RUNNING", "RUNNING_EXECUTOR": "RUNNING", "QUEUED": "PENDING",
 }  # fmt: skip
+_GROUP_NAME = re.compile(r"^(?:exit-handler|condition|condition-branches|for-loop)(?:-\d+)+$")
 _GROUP_SCHEMAS = {"system.dagexecution", "system.run"}
 
 # Child resources of google-cloud-pipeline-components: part of the resource name, API, gcloud command that shows it.
@@ -181,7 +182,6 @@ def _task(detail: dict[str, Any]) -> TaskRecord:
     jobs = tuple(dict.fromkeys(str(job) for job in [*failed, *last]))
     if message is None and state in ("FAILED", "CANCELLED"):
         code, message = _last_error(detail, code)
-    m = _EXIT_CODE.search(message or "")
     metadata = execution.get("metadata") if isinstance(execution.get("metadata"), dict) else {}
     return TaskRecord(
         id=str(detail.get("taskId") or detail.get("taskName") or ""),
@@ -195,7 +195,7 @@ def _task(detail: dict[str, Any]) -> TaskRecord:
         error_message=message,
         attempts=max(1, len(jobs)),
         jobs=jobs,
-        exit_code=int(m["code"] or m["code2"]) if m else None,
+        exit_code=exit_code(message),
         cached=state == "SKIPPED",
         details={
             "root": schema == "system.run",
@@ -259,6 +259,12 @@ def children(text: Any) -> list[Child]:
 def children_in_log(text: str) -> list[Child]:
     """The jobs that a launcher's log names (it prints the name of what it polls)."""
     return [Child(name.split("/")[-2], name) for name in dict.fromkeys(m[0] for m in _CUSTOM_JOB.finditer(text))]
+
+
+def exit_code(message: str | None) -> int | None:
+    """The container's exit code that an error message names."""
+    m = _EXIT_CODE.search(message or "")
+    return int(m["code"] or m["code2"]) if m else None
 
 
 def named_failed(message: str | None) -> list[str]:
@@ -423,11 +429,40 @@ def _mark_own(pipeline: PipelineRecord, spec: dict[str, Any], own_task: str | No
     own = [task for task in pipeline.tasks if own_task and task.id == own_task]
     for task in own:
         task.is_exit_task = True
-    own = own or [t for t in exits if _OURS.search(" ".join([t.image or "", *t.details.get("command", ())][:40])) or _OURS.search(t.name)]
+    own = own or [t for t in (exits if spec else pipeline.tasks) if _OURS.search(" ".join([t.image or "", *t.details.get("command", ())][:40])) or _OURS.search(t.name)]
     if not own and exit_handler:
         own = [t for t in exits if t.state in ("RUNNING", "PENDING")]
     for task in own:
-        task.details["own"] = True
+        task.details["own"] = task.is_exit_task = True
+
+
+def job_from_events(name: str, events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """A job's JSON as far as its log events tell it (states, times, errors, custom job ids); None without events."""
+    tasks: dict[str, dict[str, Any]] = {}
+    job: dict[str, Any] = {"name": name}
+    m = JOB_NAME.match(name)
+    for event in sorted(events, key=lambda e: e.get("nanos", 0)):
+        labels = event.get("labels") or {}
+        job.setdefault("serviceAccount", labels.get("service_account") or None)
+        if not event.get("taskName"):
+            if event.get("state"):
+                job["state"] = event["state"]
+            job |= {key: event[key] for key in ("startTime", "endTime", "error") if event.get(key)}
+            continue
+        task_id = str(event.get("taskId") or event["taskName"])
+        task = tasks.setdefault(task_id, {"taskId": task_id, "taskName": str(event["taskName"])})
+        task |= {key: event[key] for key in ("state", "createTime", "startTime", "endTime", "error") if event.get(key)}
+        if labels.get("custom_job_id") and m:
+            job_id = re.sub(r"\D", "", str(labels["custom_job_id"]))
+            task["executorDetail"] = {"containerDetail": {"mainJob": f"projects/{m['project']}/locations/{m['region']}/customJobs/{job_id}"}}
+    for task in tasks.values():
+        if m and task["taskName"] == m["id"]:
+            task["execution"] = {"schemaTitle": "system.Run"}
+        elif "executorDetail" not in task and (_GROUP_NAME.match(task["taskName"]) or named_failed((task.get("error") or {}).get("message"))):
+            task["execution"] = {"schemaTitle": "system.DagExecution"}
+    if not tasks and "state" not in job:
+        return None
+    return {**job, "jobDetail": {"taskDetails": list(tasks.values())}}
 
 
 # ---------------------------------------------------------------------------------------------- the API
