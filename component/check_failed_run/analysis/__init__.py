@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +64,7 @@ def analyse(facts: list[LogFacts], record: RunRecord) -> Diagnosis:
         features=features,
     )
     _locate(timeline, found, blamed, status)
-    _first_step(timeline, blamed)
+    _first_step(timeline, found, blamed)
     _fill(diagnosis, timeline, verdict, found, ranks, judge, facts, record, command, printed)
     return diagnosis
 
@@ -199,12 +200,35 @@ def _locate(timeline: Timeline, found: Candidates, primary: Cause | None, status
             return
 
 
-def _first_step(timeline: Timeline, primary: Cause | None) -> None:
-    """A failure inside the training loop before any step was logged is one of step 0."""
-    if primary is None or primary.step is not None or primary.phase not in ("forward", "backward", "optimizer", "data-loading", "evaluation"):
+def _first_step(timeline: Timeline, found: Candidates, primary: Cause | None) -> None:
+    """A failure inside the training loop before any step was logged is one of step 0; one in the evaluation after an epoch, of its last step."""
+    if primary is None or primary.at is None:
         return
-    if not any(p.step is not None or p.kind in ("train", "eval") for log in timeline.logs for p in timeline.points(log, log.last_attempt())):
+    if primary.step is not None:
+        if primary.phase == "evaluation":
+            primary.step = _epoch_end(timeline, primary)
+        return
+    points = [p for log in timeline.logs for p in timeline.points(log, log.last_attempt())]
+    if any((p.step or 0) > 0 or p.kind in ("train", "eval") for p in points):
+        return
+    in_loop = primary.phase in ("forward", "backward", "optimizer", "data-loading", "evaluation")
+    for log, traceback in found.tracebacks:
+        if log.facts.name == primary.at.input and traceback.last_line >= primary.at.line and not in_loop:
+            in_loop = any(_LOOP.search(f.function) for e in traceback.exceptions for f in e.frames)
+    if in_loop:
         primary.step = 0
+
+
+def _epoch_end(timeline: Timeline, primary: Cause) -> int | None:
+    """The epoch's last step, where fewer steps were left after the last logged one than lie between two logged ones."""
+    points = [p for p in timeline.log(primary.at.input).facts.metrics if p.line < primary.at.line and p.kind == "train" and p.step is not None and p.total_steps]
+    if len(points) < 2 or points[-1].step != primary.step:
+        return primary.step
+    left, usual = points[-1].total_steps - points[-1].step, points[-1].step - points[-2].step
+    return points[-1].total_steps if 0 < left < usual else primary.step
+
+
+_LOOP = re.compile(r"(?:^|_)(?:train(?:ing)?(?:_(?:step|loop|epoch|one_epoch|batch))?|fit(?:_loop)?|run_epoch|inner_training_loop)$")
 
 
 def _series(timeline: Timeline, primary: Cause | None) -> dict:

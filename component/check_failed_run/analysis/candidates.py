@@ -23,6 +23,7 @@ PHASES: tuple[tuple[str, str], ...] = (
 _PHASES = tuple((name, re.compile(pattern)) for name, pattern in PHASES)
 
 
+SAID_BEFORE = 8  # lines before a failure in which the program may name its step
 NO_FAILURE_TYPES = ("KeyboardInterrupt", "GeneratorExit", "StopIteration")
 
 
@@ -204,7 +205,7 @@ class Finder:
         """The last step before a line: in its own log, else in the log of the run that counts steps, at the same time."""
         step = self.steps[log.index].at(at.line, at.offset)
         if step is not None or log.facts.metrics:
-            return step
+            return self._said_before(log, at, step)
         moment = at.time if at.time is not None else log.time_at(at.line)
         counting = max(self.timeline.logs, key=lambda item: len(item.facts.metrics))
         if moment is None or not counting.times:
@@ -216,6 +217,15 @@ class Finder:
                 if before:
                     return before[-1].step
         return None
+
+    def _said_before(self, log: Log, at: LogLine, counted: int | None) -> int | None:
+        """A step that one of the program's own last lines names ("saving at step 100"), where the counter is behind it."""
+        for excerpt in log.facts.excerpts:
+            if excerpt and excerpt[0].line <= at.line <= excerpt[-1].line:
+                near = [line for line in excerpt if 0 < at.line - line.line <= SAID_BEFORE and line.text[:1].strip()]
+                stated = [_stated_step(line.text, None) for line in near]
+                return max([s for s in [*stated, counted] if s is not None and (counted is None or s <= counted + 1000)], default=counted)
+        return counted
 
     def _trends(self, log: Log, found: Candidates) -> None:
         from check_failed_run.catalogue.model import Mark

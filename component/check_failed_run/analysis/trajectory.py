@@ -68,28 +68,51 @@ def series_of(points: list[MetricPoint]) -> dict[str, Series]:
     return result
 
 
-RECENT = 2  # points looked back at for the furthest counter
+AHEAD = 200  # lines within which a bar that runs ahead of the printed lines still tells the step
 
 
 class Steps:
     """Steps for points that carry none: the nearest counter before them in the log."""
 
     def __init__(self, points: list[MetricPoint]):
-        self._known = [(p.line, p.offset, global_step(p)) for p in points if p.step is not None and not (p.kind == "eval" and p.reader == "bars")]
+        main = _main_totals(points)
+        self._known = [
+            (p.line, p.offset, global_step(p), p.reader)
+            for p in points
+            if p.step is not None and not (p.reader == "bars" and (p.kind == "eval" or (p.kind == "progress" and main and p.total_steps not in main)))
+        ]
 
     def at(self, line: int, offset: int | None = None) -> int | None:
-        last: list[int] = []
-        for known_line, known_offset, step in self._known:
+        last: dict[str, tuple[int, int]] = {}  # reader: (line, step)
+        reader = None
+        for known_line, known_offset, step, name in self._known:
             if known_line > line or (offset is not None and known_line == line and known_offset > offset):
                 break
-            last = [*last[1 - RECENT :], step]
-        if not last:
+            last[name] = (known_line, step)
+            reader = name
+        if reader is None:
             return None
+        newest, step = last[reader]
         # a bar runs ahead of the lines that are printed every so many steps; a counter that starts again does not
-        return max(last) if max(last) - last[-1] <= max(last[-1] // 5, 500) else last[-1]
+        ahead = [s for at, s in last.values() if newest - at <= AHEAD and 0 <= s - step <= max(step // 5, 500)]
+        return max(ahead)
 
     def of(self, point: MetricPoint) -> int | None:
         return global_step(point) if point.step is not None else self.at(point.line, point.offset)
+
+
+def _main_totals(points: list[MetricPoint]) -> set[int | None]:
+    """Totals of the bars that count training: those with a loss, else the first that moves. Evaluation has bars of its own."""
+    bars = [p for p in points if p.reader == "bars" and p.step is not None]
+    with_loss = {p.total_steps for p in bars if p.kind == "train"}
+    if with_loss:
+        return with_loss
+    steps: dict[int | None, set[int]] = {}
+    for point in bars:
+        steps.setdefault(point.total_steps, set()).add(point.step)
+        if len(steps[point.total_steps]) >= 4:
+            return {point.total_steps}
+    return set()
 
 
 def number_steps(points: list[MetricPoint], logging_steps: int | None) -> list[MetricPoint]:

@@ -117,6 +117,8 @@ def read_pairs(text: str) -> Draft | None:
             draft.total_steps = int(b[2]) if b[2] else draft.total_steps
         if draft.step is None and epoch_at is not None and (b := _FAIRSEQ.search(text)):
             draft.step, draft.total_steps = int(b[1]), int(b[2])
+    elif draft.total_steps is None and epoch_at is not None and (b := _FAIRSEQ.search(text)) and int(b[1]) == draft.step:
+        draft.total_steps = int(b[2])  # the first epoch, where updates and batches count alike
     elif draft.total_steps is None and " | " in text and (b := re.search(r"iteration (\d+)/(\d+)", text)) and int(b[1]) == draft.step:
         draft.total_steps = int(b[2])
     anchored = draft.step is not None or draft.epoch is not None
