@@ -46,7 +46,7 @@ CLOUD_SHARE = 0.7  # of the deadline, for calls of cloud APIs; the rest is for t
 OUTPUT_PARAMETERS = ("primary_cause", "confidence", "decision", "retry", "fingerprint")
 
 _PLACEHOLDER = "{{$"
-_VERTEX_JOB = re.compile(r"^projects/[^/]+/locations/[^/]+/pipelineJobs/[^/]+$")
+_VERTEX_JOB = re.compile(r"^projects/[\w.:-]{1,100}/locations/[\w-]{1,60}/pipelineJobs/[\w.-]{1,200}$")
 _OWN_FOLDER = re.compile(r"/[^/]+_(?P<id>-?\d{6,})/[^/]+$")  # {task name}_{task id}/{output}, in the pipeline root
 
 

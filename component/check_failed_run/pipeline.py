@@ -49,6 +49,7 @@ class Target:
     children: list[vertex.Child] = field(default_factory=list)
     record: RunRecord = field(default_factory=RunRecord)
     report: Report | None = None
+    log: str | None = None  # name of the log that was read
     same: list[TaskRecord] = field(default_factory=list)  # other iterations that failed alike
 
     @property
@@ -56,7 +57,7 @@ class Target:
         """CustomJob ids: the last attempt's, and those that it started."""
         own = [name for name in self.task.jobs[-1:]]
         names = [*own, *(child.name for child in self.children if child.kind == "customJobs")]
-        return list(dict.fromkeys(name.rsplit("/", 1)[-1] for name in names))
+        return [job for job in dict.fromkeys(name.rsplit("/", 1)[-1] for name in names) if job.isdigit()]
 
     def info(self, job_id: str) -> vertex.JobInfo | None:
         return next((info for info in self.infos if info.id == job_id), None)
@@ -107,6 +108,7 @@ class VertexRun:
         """
         base = replace(base, skipped=list(base.skipped), missing=list(base.missing), logs=list(base.logs), configs=list(base.configs), checkpoints=list(base.checkpoints))
         moment = now if now is not None else clock()
+        self._reader.renew()
         self._read_job(base, moment)
         if self.pipeline is None:
             if fallback is not None:
@@ -256,14 +258,16 @@ class VertexRun:
         wanted = []
         for target in some:
             for job in target.job_ids:
-                known = self._logs.get(job)
-                if known is None:
-                    wanted.append(cloud_logging.Wanted(job, target.task.start, target.task.end if target.task.state in vertex.ENDED else None))
-                elif not target.failed:
-                    self._reader.reads = max(self._reader.reads, 5)
+                known, over = self._logs.get(job), target.task.state in vertex.ENDED
+                if known is None or known.fault is not None or not known.entries:
+                    wanted.append(cloud_logging.Wanted(job, target.task.start, target.task.end if over else None))
+                elif not known.final:
                     self._reader.read_newer(known)
+                    known.final = over
         if wanted:
             self._logs.update(self._reader.read(wanted))
+            for item in wanted:
+                self._logs[item.job].final = item.end is not None
 
     def _read_files(self, targets: list[Target], base: RunRecord) -> None:
         assert self.pipeline is not None
@@ -312,6 +316,8 @@ class VertexRun:
             if job in self._logs:
                 cloud_logging.note_gap(self._logs[job], f"log of {task.name}", base)
         target.report = self._corrected(report, target, moment)
+        target.log = next((log.name for log in record.logs if log.task == task.id and not log.name.endswith("/service")), None)
+        record.logs = []  # their bytes are no longer needed
 
     def _engine(self) -> Matcher:
         from check_failed_run.catalogue import signatures
@@ -354,6 +360,9 @@ class VertexRun:
             report.root_cause = f"Task {task.name} {word}, and what was read of its log shows no cause.{error}"
             report.summary = report.root_cause[:240]
             report.findings, report.fixes = [], []
+        if _only_wrapper(report):
+            report.primary_cause_confidence = min(report.primary_cause_confidence, 0.4)
+            report.confidence, report.decision = level(report.primary_cause_confidence), "NO-GO"
         if task.details.get("refused"):
             _quote_errors(report, target)
         if report.primary_cause == "cloud-permissions-quota" and self._refused(target) and "pipeline-orchestration" not in report.contributing_factors:
@@ -429,6 +438,7 @@ class VertexRun:
         if not done or well:
             return self._quiet(diagnose(base, run_id=run_id, now=None, matcher=self._engine()))
         groups = _grouped(done)
+        rest = self._count_rest(groups)
         lead = _lead(groups)
         main = lead.report
         assert main is not None
@@ -444,6 +454,10 @@ class VertexRun:
             _add_once(main.skipped, Skipped(skipped.input, skipped.reason))
         if main.pipeline is not None:
             main.pipeline.failures = [self._failure(group) for group in groups if group[0].failed]
+            main.pipeline.failures += [FailedTask(t.name, t.state, _one_line(t.error_message) if t.error_message else None, t.exit_code, t.attempts) for t in rest]
+        if len(self.dag.failed) > MAX_DIAGNOSED:
+            more = f"{len(self.dag.failed) - MAX_DIAGNOSED} more failed tasks were not diagnosed each"
+            main.truncated = f"{main.truncated}; {more}" if main.truncated else more
         others = [group for group in groups if group[0] is not lead]
         if not lead.failed and main.run_status not in QUIET:
             how = "is running" if lead.task.state not in vertex.ENDED else "ended well"
@@ -468,6 +482,21 @@ class VertexRun:
         for fix in report.fixes:
             if fix.command:
                 fix.command = fix.command.replace("serviceAccount:SUBMITTER", f"serviceAccount:{account}")
+
+    def _count_rest(self, groups: list[list[Target]]) -> list[TaskRecord]:
+        """Failed tasks beyond the limit are counted with those of the same name; the others are returned."""
+        assert self.dag is not None
+        looked = {target.task.id for group in groups for target in group}
+        left = []
+        for task in self.dag.failed if groups[0][0].failed else ():
+            if task.id in looked:
+                continue
+            alike = max((group for group in groups if group[0].task.name == task.name), key=len, default=None)
+            if alike is not None:
+                alike[0].same.append(task)
+            else:
+                left.append(task)
+        return left
 
     def _tell_first(self, report: Report, lead: Target, group: list[Target]) -> None:
         assert self.dag is not None and self.pipeline is not None
@@ -504,7 +533,7 @@ class VertexRun:
         target, report = group[0], group[0].report
         task = target.task
         job = target.job_ids[-1] if target.job_ids else None
-        read = next((log.name for log in target.record.logs if log.task == task.id and not log.name.endswith("/service")), None)
+        read = target.log
         decided = report is not None and report.primary_cause not in ("none",)
         message = task.error_message or next((info.message for info in target.infos if info.message), None)
         codes = [vertex.exit_code(text) for text in (task.error_message, *(info.message for info in target.infos))]
@@ -576,6 +605,13 @@ def _errors(target: Target) -> list[LogSource]:
     lines.sort(key=lambda item: item[0])
     data = cloud_logging.text_of(lines).encode("utf-8", "replace")
     return [LogSource(f"{target.task.name}/error", lambda: io.BytesIO(data), len(data), task=target.task.id)]
+
+
+def _only_wrapper(report: Report) -> bool:
+    """Whether the cause is nothing but a line that says that the task failed."""
+    point = report.failure_point
+    roles = {signal.role for signal in report.signals if point is not None and (signal.input, signal.line) == (point.input, point.line)}
+    return roles == {"cascade"}
 
 
 def _quote_errors(report: Report, target: Target) -> None:

@@ -83,6 +83,7 @@ _ALL = (
                 time_to_try="30 min",
                 gain=0.7,
                 confidence=0.5,
+                only=("precision", "fp16"),
             ),
             Fix(
                 "Check inputs and targets of the failing batch for NaN, Inf and empty masks, and make the dataset reject them",

@@ -99,6 +99,7 @@ class Fix:
     gain: float = 0.7  # 0..1: how much of the problem it removes when it applies
     confidence: float = 0.7  # 0..1: how likely it applies, given the signature
     command: str | None = None  # exact shell command template, or None
+    only: tuple[str, str] | None = None  # (setting, value): offered only where the run's setting is known to be that
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ BF16 = Fix(
     time_to_try="15 min",
     gain=0.85,
     confidence=0.6,
+    only=("precision", "fp16"),
 )
 EARLIER_CHECKPOINT = Fix(
     action="Go back to the newest checkpoint from before the first NaN[[ ({checkpoint})]]; later ones hold NaN weights",

@@ -17,6 +17,7 @@ from check_failed_run.planning.policy import Retry, Risk
 from check_failed_run.record import RunRecord
 
 MIN_FIXES, MAX_FIXES, MAX_COMMANDS = 2, 5, 4
+CONTEXT = 15  # lines shown before and after the failure
 DECISIVE = 0.35  # below this confidence nothing is done on the strength of the diagnosis alone
 DEFAULT_WEIGHT = 0.6  # a class's default applies less surely than a signature's own fix
 # Where the log's last "saved" line proves nothing: the save itself failed, or what was saved may be spoilt.
@@ -123,7 +124,7 @@ def plan(diagnosis: Diagnosis, record: RunRecord) -> Plan:
         decision, reason = "GO", "The first step that recovers the run is safe."
     else:
         decision, reason = "NO-GO", "The first step that would recover the run needs a person's approval or decision."
-    return Plan(decision, retry, fixes, _findings(diagnosis, cause, fixes), _next_commands(fixes), reason)
+    return Plan(decision, retry, fixes, _findings(diagnosis, cause, fixes), _next_commands(fixes, cause), reason)
 
 
 # --- which fixes, in which order
@@ -194,6 +195,10 @@ def _choose(diagnosis: Diagnosis, record: RunRecord, cause: Cause, retry: Retry,
     heads: set[str] = set()
     # A class's defaults only fill up, behind what is known about the very cause.
     for fix, origin in [item for item in ordered if item[1] != "class"] + [item for item in ordered if item[1] == "class"]:
+        if fix.only is not None and str(diagnosis.config.get(fix.only[0])) != fix.only[1]:
+            continue
+        if fix.change is Change.USE_CHECKPOINT and "checkpoint" not in values and not diagnosis.values.get("checkpoint_printed"):
+            continue  # none is known
         about_checkpoint = fix.change in (Change.USE_CHECKPOINT, Change.RESTART) and "checkpoint" in fix.action.lower()
         if about_checkpoint and (none_whole or (transient and origin != "transient")):
             continue  # there is none to go on from; or it is said already
@@ -205,7 +210,10 @@ def _choose(diagnosis: Diagnosis, record: RunRecord, cause: Cause, retry: Retry,
         if head in heads:
             continue
         heads.add(head)
-        planned.append(_fill_fix(fix, values, diagnosis.confidence, origin))
+        filled = _fill_fix(fix, values, diagnosis.confidence, origin)
+        if fix.change is Change.USE_CHECKPOINT and filled.risk == policy.SAFE and newest_complete(record) is None:
+            filled = replace(filled, risk=policy.NEEDS_APPROVAL)  # the log names one, and nobody has looked at it
+        planned.append(filled)
     return planned[:MAX_FIXES]
 
 
@@ -297,9 +305,13 @@ def _findings(diagnosis: Diagnosis, cause: Cause | None, fixes: list[PlannedFix]
     return result
 
 
-def _next_commands(fixes: Iterable[PlannedFix]) -> list[str]:
-    """Commands of the plan in its order; never one that destroys something."""
-    return list(dict.fromkeys(fix.command for fix in fixes if fix.command and fix.risk != policy.DANGEROUS))[:MAX_COMMANDS]
+def _next_commands(fixes: Iterable[PlannedFix], cause: Cause | None = None) -> list[str]:
+    """Commands of the plan in its order, never one that destroys something; where there is none, a look at the failure's place."""
+    found = list(dict.fromkeys(fix.command for fix in fixes if fix.command and fix.risk != policy.DANGEROUS))[:MAX_COMMANDS]
+    at = cause.at if cause is not None else None
+    if not found and at is not None and at.line and at.input not in ("-", "standard input", "traceback"):
+        found.append(f"sed -n '{max(1, at.line - CONTEXT)},{at.line + CONTEXT}p' {shlex.quote(_clean(at.input))}")
+    return found
 
 
 # --- values

@@ -428,6 +428,22 @@ def _pipeline(pipeline: PipelineRecord, diagnosis: Diagnosis, record: RunRecord)
             }
             for task in pipeline.tasks
         ],
+        graph=[
+            model.GraphTask(
+                id=task.id,
+                name=task.name,
+                state=task.state,
+                parent=task.parent if task.parent in by_id and not by_id[task.parent].details.get("root") else None,
+                depends_on=[other for other in task.depends_on if other in by_id],
+                is_group=task.is_group,
+                is_exit_task=task.is_exit_task,
+                cached=task.cached,
+                failed_first=task is dag.first_failed,
+                seconds=round(task.end - task.start, 3) if task.end is not None and task.start is not None else None,
+            )
+            for task in pipeline.tasks
+            if not task.details.get("root")
+        ],
     )
 
 

@@ -163,6 +163,22 @@ class FailedTask(_Part):
 
 
 @dataclass(slots=True)
+class GraphTask(_Part):
+    """One node of the pipeline's DAG. ``depends_on`` and ``parent`` (the group that it is in) are ids of other nodes."""
+
+    id: str
+    name: str
+    state: str  # PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, SKIPPED or NOT_TRIGGERED
+    parent: str | None = None
+    depends_on: list[str] = field(default_factory=list)
+    is_group: bool = False
+    is_exit_task: bool = False
+    cached: bool = False
+    failed_first: bool = False
+    seconds: float | None = None  # how long it ran
+
+
+@dataclass(slots=True)
 class Pipeline(_Part):
     name: str
     state: str
@@ -176,6 +192,7 @@ class Pipeline(_Part):
     platform: str = "vertex"
     console: str | None = None
     tree: list[dict[str, Any]] = field(default_factory=list)  # {name, state, depth, parent, depends_on, error}
+    graph: list[GraphTask] = field(default_factory=list)
 
 
 @dataclass(slots=True)

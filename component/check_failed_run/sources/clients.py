@@ -10,6 +10,7 @@ from __future__ import annotations
 import configparser
 import os
 import re
+import shlex
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -36,6 +37,7 @@ ROLES: dict[str, tuple[str, str, str]] = {
     "objects.list": ("storage.objects.list", "roles/storage.objectViewer", "the run's files and checkpoints in Cloud Storage"),
     "objects.get": ("storage.objects.get", "roles/storage.objectViewer", "the run's files in Cloud Storage"),
 }
+ACCOUNT = re.compile(r"[\w.+-]{1,120}@[\w.-]{1,120}")  # an account that may stand in a command
 _CONSENT = "--condition=None"
 _TENANT_PROJECT = re.compile(r"^[a-z0-9]+-tp$")
 _CONNECTION = ("ConnectionError", "ConnectTimeout", "ReadTimeout", "Timeout", "ChunkedEncodingError", "TransportError", "RetryError", "_InactiveRpcError", "IncompleteRead", "ProtocolError", "ConnectionResetError")
@@ -173,7 +175,7 @@ class Clients:
         if fault.status == 401:
             return "gcloud auth application-default login"
         if fault.status == 404 and fault.resource.startswith("gs://"):
-            return f"gcloud storage ls -l {fault.resource}"
+            return f"gcloud storage ls -l {shlex.quote(fault.resource)}"
         if fault.status == 404 and "/customJobs/" in fault.resource:
             return f"gcloud ai custom-jobs list --region={self.region} --project={self.project}"
         if fault.status == 404 and not fault.api.startswith("log"):
@@ -182,11 +184,11 @@ class Clients:
             return f"gcloud logging read 'resource.type=\"ml_job\"' --project={self.project} --freshness=1d --limit=100"
         if fault.api.startswith("obj") and bucket:
             return f"gcloud storage ls gs://{bucket}"
-        return f"check-failed-run --vertex-pipeline {fault.resource or 'JOB'} --project {self.project} --region {self.region}"
+        return f"check-failed-run --vertex-pipeline {shlex.quote(fault.resource or 'JOB')} --project {self.project} --region {self.region}"
 
     def _member(self) -> str:
         who = self.principal
-        if who is None:
+        if who is None or not ACCOUNT.fullmatch(who):
             return 'user:"$(gcloud config get-value account)"'
         return f"serviceAccount:{who}" if who.endswith("gserviceaccount.com") else f"user:{who}"
 

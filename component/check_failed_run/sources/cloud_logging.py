@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from check_failed_run.record import LogSource, MissingEvidence, PipelineRecord, RunRecord, SkippedInput, TaskRecord
-from check_failed_run.sources.clients import Clients, Fault
+from check_failed_run.sources.clients import ACCOUNT, Clients, Fault
 from check_failed_run.sources.vertex import JobInfo, rfc3339
 
 PAGE = 1000  # the largest page that entries.list gives
 HEAD_PAGES = 2  # of the common query, before tails are asked for
 READS = 55  # entries.list calls of one diagnosis
 WHOLE_PAGES = 30  # further pages of one job's log, when its head and tail did not decide
-MAX_BYTES = 96 << 20  # of text kept
+MAX_BYTES = 48 << 20  # of text kept
 MAX_ENTRY = 256 << 10
 BEFORE, AFTER = 120.0, 900.0  # seconds around a task's times; the service's last lines come after the task's end
 RETENTION = 30 * 86400.0  # of the _Default bucket, unless it was changed
@@ -59,6 +59,7 @@ class JobLog:
     gap: tuple[float, float] | None = None  # times between which entries may be missing
     errors_read: bool = False  # whether all entries of severity ERROR in the gap are there
     fault: Fault | None = None
+    final: bool = False  # read after its task had ended
 
     def add(self, entries: Iterable[Entry]) -> None:
         known = {(e.nanos, e.insert_id) for e in self.entries}
@@ -170,6 +171,10 @@ class Reader:
         self.clients, self.reads = clients, reads
         self.bytes = 0
         self.fault: Fault | None = None
+
+    def renew(self) -> None:
+        """Another budget, for another look."""
+        self.reads, self.fault = READS, None
 
     def page(self, query: str, *, newest_first: bool = False, token: str = "") -> tuple[list[Entry], str] | None:
         """Entries of one page and the next token; None when the budget or the service is at its end."""
@@ -311,7 +316,7 @@ def log_sources(log: JobLog, prefix: str, *, info: JobInfo | None = None, task: 
 
 def text_of(lines: Iterable[tuple[int, str]]) -> str:
     """Lines with their times in front, as RFC 3339."""
-    return "".join(f"{rfc3339(nanos / 1e9)} {line}\n" for nanos, line in lines)
+    return "".join(f"{rfc3339(nanos / 1e9)} {line}\n" if nanos > 0 else f"{line}\n" for nanos, line in lines)
 
 
 def _new_lines(text: str, said: set[str]) -> list[str]:
@@ -366,6 +371,14 @@ def _ranks(replicas: list[str], info: JobInfo | None) -> dict[str, int]:
     return {name: number for number, name in enumerate(replicas) if _POOL.match(name)}
 
 
+def _account(pipeline: PipelineRecord) -> tuple[str, str]:
+    """(the account that the tasks run as, its member name in a command)."""
+    account = pipeline.service_account
+    if account and ACCOUNT.fullmatch(account):
+        return account, f"serviceAccount:{account}"
+    return "the job's service account", "serviceAccount:ACCOUNT"
+
+
 def note_absence(log: JobLog, task: TaskRecord, pipeline: PipelineRecord, record: RunRecord, project: str, now: float) -> None:
     """Say why a job has no log, as far as that is known."""
     end = task.end or pipeline.end or now
@@ -380,8 +393,7 @@ def note_absence(log: JobLog, task: TaskRecord, pipeline: PipelineRecord, record
             f"gcloud logging buckets list --project={project}; gcloud logging sinks list --project={project}",
         ))  # fmt: skip
         return
-    account = pipeline.service_account or "the job's service account"
-    member = f"serviceAccount:{account}" if "@" in account else "serviceAccount:ACCOUNT"
+    account, member = _account(pipeline)
     record.missing.append(MissingEvidence(
         f"the log of task {task.name}",
         f"no entry of job {log.job} is in Cloud Logging: it wrote none, an exclusion filter drops them, or {account} lacks logging.logEntries.create (roles/logging.logWriter)",
@@ -391,8 +403,7 @@ def note_absence(log: JobLog, task: TaskRecord, pipeline: PipelineRecord, record
 
 def note_silence(log: JobLog, task: TaskRecord, pipeline: PipelineRecord, record: RunRecord, project: str) -> None:
     """Say that only the service's lines were found, none of the program's."""
-    account = pipeline.service_account or "the job's service account"
-    member = f"serviceAccount:{account}" if "@" in account else "serviceAccount:ACCOUNT"
+    account, member = _account(pipeline)
     record.missing.append(MissingEvidence(
         f"the lines of the program of task {task.name}",
         f"only the service's own lines are in Cloud Logging: the container never started, printed nothing, or {account} lacks logging.logEntries.create (roles/logging.logWriter)",

@@ -142,11 +142,10 @@ def collect_outputs(clients: Clients, pipeline: PipelineRecord, tasks: list[Task
         part = found.setdefault(task.id, RunRecord())
         wanted = sorted((item for item in own if item.size and _wanted(item.name)), key=lambda item: _rank(item.name))
         for item in wanted[:left]:
-            left -= 1
             _add(clients, item, f"{task.name}/{shown(item.name[len(folder) :])}", task, part, record)
-        if len(wanted) > max(0, left) and left <= 0:
-            record.skipped.append(SkippedInput(f"gs://{bucket}/{shown(folder)}", f"more than {MAX_FILES} files; the rest was not read"))
-            break
+        if len(wanted) > left:
+            record.skipped.append(SkippedInput(f"gs://{bucket}/{shown(folder)}", f"{len(wanted) - left} files were not read (limit of {MAX_FILES} downloads)"))
+        left = max(0, left - len(wanted))
     return found
 
 

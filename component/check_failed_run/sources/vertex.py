@@ -17,7 +17,7 @@ from urllib.parse import quote
 from check_failed_run.record import PipelineRecord, TaskRecord
 from check_failed_run.sources.clients import Clients
 
-JOB_NAME = re.compile(r"^projects/(?P<project>[^/]+)/locations/(?P<region>[^/]+)/pipelineJobs/(?P<id>[^/]+)$")
+JOB_NAME = re.compile(r"^projects/(?P<project>[\w.:-]{1,100})/locations/(?P<region>[\w-]{1,60})/pipelineJobs/(?P<id>[\w.-]{1,200})$")
 _JOB_ID = re.compile(r"^[a-z][-a-z0-9]{0,127}$")
 _CUSTOM_JOB = re.compile(r"projects/[^/\s]+/locations/[^/\s]+/customJobs/\d+")
 _CHILD = re.compile(r"(?P<name>projects/[^/\s\"']+/(?:locations|regions|jobs)/[^\s\"'?]+)")

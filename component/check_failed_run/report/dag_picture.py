@@ -1,0 +1,304 @@
+"""The DAG of a pipeline: as an SVG picture and as a text tree, each task with its state.
+
+The layout is layered from top to bottom and nested: the children of a group are laid out in a box of their own,
+and that box is one node among its siblings. Dependencies of a pipeline are between siblings, so no edge leaves a box.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from check_failed_run.report.model import GraphTask, Pipeline
+
+NODE_WIDTH, NODE_HEIGHT = 176, 46
+GAP_X, GAP_Y, PAD, HEAD = 18, 34, 14, 24
+ROW = 5  # boxes side by side before a level goes on in the next row
+MAX_LEVEL = 15  # boxes of one level; further ones are summed up in one box
+NAME = 22  # characters of a name in a box
+TREE_LINES = 120
+
+STATES: dict[str, tuple[str, str]] = {
+    "failed-first": ("✕", "failed first"),
+    "failed": ("✕", "failed"),
+    "cancelled": ("■", "cancelled"),
+    "not-triggered": ("○", "not triggered"),
+    "running": ("▶", "running"),
+    "pending": ("…", "pending"),
+    "skipped": ("»", "skipped"),
+    "cached": ("↺", "cached"),
+    "succeeded": ("✓", "succeeded"),
+    "mixed": ("·", "mixed"),
+}
+"""Symbol and words of each state, the worst first."""
+_ORDER = {name: n for n, name in enumerate(STATES)}
+
+
+def state_of(task: GraphTask) -> str:
+    """One of :data:`STATES`."""
+    if task.failed_first:
+        return "failed-first"
+    if task.state == "SKIPPED" and task.cached:
+        return "cached"
+    name = task.state.lower().replace("_", "-")
+    return name if name in STATES else "pending"
+
+
+def counts(pipeline: Pipeline) -> list[tuple[str, int]]:
+    """(state, number of tasks without groups), the worst state first."""
+    found: dict[str, int] = {}
+    for task in pipeline.graph:
+        if not task.is_group:
+            found[state_of(task)] = found.get(state_of(task), 0) + 1
+    return sorted(found.items(), key=lambda item: _ORDER[item[0]])
+
+
+# ---------------------------------------------------------------------------------------------- the text tree
+
+
+def tree(pipeline: Pipeline, limit: int = TREE_LINES) -> list[str]:
+    """The tasks as a tree, one a line; siblings in the order of their dependencies, with what each waits for."""
+    family = _Family(pipeline.graph)
+    lines: list[str] = []
+
+    def walk(task_ids: list[str], indent: str) -> None:
+        ordered = [task_id for level in family.levels(task_ids) for task_id in level]
+        for n, task_id in enumerate(ordered):
+            task = family.by_id[task_id]
+            last = n == len(ordered) - 1
+            symbol, words = STATES[state_of(task)]
+            after = [family.by_id[other].name for other in task.depends_on if other in family.by_id]
+            note = f" (after {', '.join(after[:4])}{', …' if len(after) > 4 else ''})" if after else ""
+            what = words if not task.is_group else f"group, {words}"
+            lines.append(f"{indent}{'└─' if last else '├─'} {symbol} {task.name}: {what}{_duration(task.seconds)}{note}")
+            walk(family.children.get(task_id, []), indent + ("   " if last else "│  "))
+
+    walk(family.roots, "")
+    if len(lines) > limit:
+        return [*lines[:limit], f"… and {len(lines) - limit} more"]
+    return lines
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else f", {duration(seconds)}"
+
+
+def duration(seconds: float) -> str:
+    """``42 s``, ``7 min``, ``3 h 20 min``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class _Family:
+    """Children, roots and levels. A parent that is unknown, or a cycle, makes a task a root or puts it last."""
+
+    def __init__(self, tasks: Iterable[GraphTask]):
+        self.by_id = {task.id: task for task in tasks}
+        self.children: dict[str, list[str]] = {}
+        self.roots: list[str] = []
+        for task in self.by_id.values():
+            if task.parent in self.by_id and not self._loops(task):
+                self.children.setdefault(task.parent, []).append(task.id)
+            else:
+                self.roots.append(task.id)
+
+    def _loops(self, task: GraphTask) -> bool:
+        seen = {task.id}
+        parent = task.parent
+        while parent in self.by_id:
+            if parent in seen:
+                return True
+            seen.add(parent)
+            parent = self.by_id[parent].parent
+        return False
+
+    def levels(self, siblings: list[str]) -> list[list[str]]:
+        """Siblings by the longest chain of dependencies before them; exit tasks last."""
+        own = set(siblings)
+        before = {i: {other for other in self.by_id[i].depends_on if other in own and other != i} for i in siblings}
+        levels: list[list[str]] = []
+        todo = [i for i in siblings if not self.by_id[i].is_exit_task]
+        placed: set[str] = set()
+        while todo:
+            ready = [i for i in todo if before[i] <= placed] or todo
+            levels.append(ready)
+            placed |= set(ready)
+            todo = [i for i in todo if i not in placed]
+        if exits := [i for i in siblings if self.by_id[i].is_exit_task]:
+            levels.append(exits)
+        return levels
+
+    def leaves(self, task_id: str) -> list[GraphTask]:
+        found, todo = [], [task_id]
+        while todo:
+            current = todo.pop()
+            below = self.children.get(current, [])
+            todo += below
+            if not below:
+                found.append(self.by_id[current])
+        return found
+
+
+# ---------------------------------------------------------------------------------------------- the picture
+
+
+@dataclass(slots=True)
+class _Box:
+    """A node with its place, in its parent's coordinates."""
+
+    name: str
+    state: str
+    title: str
+    width: float = NODE_WIDTH
+    height: float = NODE_HEIGHT
+    x: float = 0.0
+    y: float = 0.0
+    note: str = ""
+    inner: list[_Box] = field(default_factory=list)
+    edges: list[tuple[_Box, _Box]] = field(default_factory=list)
+    is_group: bool = False
+
+
+def picture(pipeline: Pipeline) -> str:
+    """The DAG as an ``<svg>`` element for an HTML page, coloured by the page's classes ``s-<state>``; "" for no tasks."""
+    family = _Family(pipeline.graph)
+    if not family.by_id:
+        return ""
+    root = _Box("", "mixed", "", is_group=True)
+    _fill(root, family.roots, family)
+    said = ", ".join(f"{number} {STATES[state][1]}" for state, number in counts(pipeline))
+    width, height = root.width + 4, root.height + 4
+    svg = ET.Element(
+        "svg",
+        {
+            "class": "dag",
+            "width": f"{width:.0f}",
+            "height": f"{height:.0f}",
+            "viewBox": f"-2 -2 {width:.0f} {height:.0f}",
+            "role": "img",
+            "aria-label": f"Tasks of the pipeline: {said}. The same as text follows.",
+        },
+    )
+    _draw(svg, root, 0.0, 0.0)
+    return ET.tostring(svg, encoding="unicode")
+
+
+def _box(task_id: str, family: _Family) -> _Box:
+    task = family.by_id[task_id]
+    state = state_of(task)
+    title = f"{task.name}: {STATES[state][1]}{_duration(task.seconds)}"
+    box = _Box(task.name, state, title, note=duration(task.seconds) if task.seconds is not None else "", is_group=task.is_group)
+    below = family.children.get(task_id, [])
+    if not below:
+        return box
+    leaves = family.leaves(task_id)
+    states = {state_of(leaf) for leaf in leaves}
+    if len(leaves) > 3 and len(states) == 1 and not states & {"failed", "failed-first"}:
+        box.state = states.pop()  # nothing to see inside
+        box.note = f"{len(leaves)} tasks"
+        box.title = f"{task.name}: {len(leaves)} tasks, all {STATES[box.state][1]}"
+        return box
+    _fill(box, below, family)
+    return box
+
+
+def _fill(box: _Box, siblings: list[str], family: _Family) -> None:
+    """Lay out the siblings inside ``box`` and set its size."""
+    placed: dict[str, _Box] = {}
+    rows: list[list[_Box]] = []
+    for level in family.levels(siblings):
+        middle = {i: _middle(family.by_id[i], placed) for i in level}
+        boxes = {i: _box(i, family) for i in sorted(level, key=lambda i: middle[i])}
+        boxes = _summed(boxes)
+        placed |= boxes
+        for row in _rows(list(boxes.values())):
+            rows.append(row)
+            _place(row, rows)
+    named = bool(box.name)
+    left, top = (PAD, HEAD + PAD) if named else (0, 0)
+    wide = max((sum(b.width for b in row) + GAP_X * (len(row) - 1) for row in rows), default=NODE_WIDTH)
+    for row in rows:
+        shift = left + (wide - (sum(b.width for b in row) + GAP_X * (len(row) - 1))) / 2
+        for inner in row:
+            inner.x += shift
+            inner.y += top
+            box.inner.append(inner)
+    deep = max((b.y + b.height for row in rows for b in row), default=top)
+    box.width = max(wide + 2 * left, NODE_WIDTH if named else 0)
+    box.height = deep + (PAD if named else 0)
+    ids = {i: b for i, b in placed.items()}
+    box.edges = [(ids[other], ids[i]) for i in siblings if i in ids for other in family.by_id[i].depends_on if other in ids and other != i]
+
+
+def _middle(task: GraphTask, placed: dict[str, _Box]) -> float:
+    above = [placed[other] for other in task.depends_on if other in placed]
+    return sum(b.x + b.width / 2 for b in above) / len(above) if above else 0.0
+
+
+def _summed(boxes: dict[str, _Box]) -> dict[str, _Box]:
+    """A level of at most MAX_LEVEL boxes: the worst stay, the rest is one box."""
+    if len(boxes) <= MAX_LEVEL:
+        return boxes
+    ranked = sorted(boxes, key=lambda i: _ORDER[boxes[i].state])
+    kept, rest = set(ranked[: MAX_LEVEL - 1]), ranked[MAX_LEVEL - 1 :]
+    states = {boxes[i].state for i in rest}
+    state = states.pop() if len(states) == 1 else "mixed"
+    more = _Box(f"{len(rest)} more", state, ", ".join(boxes[i].name for i in rest[:40]))
+    return {i: b for i, b in boxes.items() if i in kept} | {"\0more": more}
+
+
+def _rows(boxes: list[_Box]) -> list[list[_Box]]:
+    limit = ROW * (NODE_WIDTH + GAP_X)
+    rows: list[list[_Box]] = [[]]
+    used = 0.0
+    for box in boxes:
+        if rows[-1] and used + box.width > limit:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(box)
+        used += box.width + GAP_X
+    return rows
+
+
+def _place(row: list[_Box], rows: list[list[_Box]]) -> None:
+    above = rows[-2] if len(rows) > 1 else []
+    y = max((b.y + b.height for b in above), default=-GAP_Y) + GAP_Y
+    x = 0.0
+    for box in row:
+        box.x, box.y = x, y
+        x += box.width + GAP_X
+
+
+def _draw(parent: ET.Element, box: _Box, x: float, y: float) -> None:
+    for source, target in box.edges:
+        x1, y1 = x + source.x + source.width / 2, y + source.y + source.height
+        x2, y2 = x + target.x + target.width / 2, y + target.y
+        bend = min(GAP_Y * 0.7, max(8.0, (y2 - y1) / 2))
+        d = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2 - 5:.1f}"
+        idle = " idle" if target.state == "not-triggered" else ""
+        ET.SubElement(parent, "path", {"class": f"edge{idle}", "d": d})
+        ET.SubElement(parent, "path", {"class": f"tip{idle}", "d": f"M{x2 - 4:.1f} {y2 - 6:.1f}h8l-4 6z"})
+    for inner in box.inner:
+        group = ET.SubElement(parent, "g", {"class": f"{'group' if inner.inner else 'node'} s-{inner.state}"})
+        ET.SubElement(group, "title").text = inner.title
+        left, top = x + inner.x, y + inner.y
+        frame = {"x": f"{left:.1f}", "y": f"{top:.1f}", "width": f"{inner.width:.1f}", "height": f"{inner.height:.1f}", "rx": "7"}
+        ET.SubElement(group, "rect", frame)
+        symbol, words = STATES[inner.state]
+        if inner.inner:
+            _text(group, left + 10, top + 17, f"{symbol} {_short(inner.name, 60)}", "name")
+            _draw(group, inner, left, top)
+            continue
+        _text(group, left + 10, top + 19, _short(inner.name, NAME), "name")
+        _text(group, left + 10, top + 36, f"{symbol} {words}" + (f" · {inner.note}" if inner.note else ""), "state")
+
+
+def _text(parent: ET.Element, x: float, y: float, text: str, kind: str) -> None:
+    ET.SubElement(parent, "text", {"class": kind, "x": f"{x:.1f}", "y": f"{y:.1f}"}).text = text
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
