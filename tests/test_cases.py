@@ -35,3 +35,20 @@ def test_every_report_holds_its_own_rules(results):
             assert report.evidence and report.fixes and report.root_cause, result.case["id"]
         if report.decision == "GO" and report.fixes and report.run_status not in ("healthy", "recovered", "running"):
             assert report.fixes[0].risk == "safe", result.case["id"]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_both_engines_give_the_same_report(number):
+    """hyperscan and its fallback, on a quarter of the cases."""
+    from check_failed_run.api import diagnose, read
+    from check_failed_run.catalogue import signatures
+    from check_failed_run.scanning.matcher import Matcher
+
+    engines = [Matcher(signatures(), engine=name) for name in ("hyperscan", "re2")]
+    assert [m.engine for m in engines] == ["hyperscan", "re2"]
+    for file in sorted((accuracy.ROOT / "tests" / "cases").rglob("logs/*/case.json"))[number::32]:
+        inputs = [str(file.parent / name) for name in json.loads(file.read_text())["inputs"]]
+        one, other = (diagnose(read(inputs), run_id="x", matcher=m).to_dict() for m in engines)
+        for report in (one, other):
+            report.pop("timestamp"), report.pop("duration_seconds")
+        assert one == other, file.parent.name

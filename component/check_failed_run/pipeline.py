@@ -32,6 +32,8 @@ MAX_JOBS = 6  # tasks whose jobs are asked for by name
 MAX_RUNNING = 3
 SURE = 0.5  # below this, the first failed task's log is read as a whole
 QUIET = ("healthy", "running", "recovered")
+_LABELLED = re.compile(r"\S+Z (?P<label>[A-Za-z][\w -]{2,30}?) ?[:=] (?P<value>\S.{2,300})$")
+_NUMBER = re.compile(r"(?<![\w.-])\d{3,}s?(?![\w-])(?!\.\d)")
 _WRAPPED = re.compile(r"AiPlatformException: code=[A-Z_]+, message=(?P<text>[^\n]{1,4000}?), cause=")
 
 
@@ -125,6 +127,8 @@ class VertexRun:
         self._read_files(targets, base)
         for target in targets[:MAX_DIAGNOSED]:
             self._diagnose(target, base, moment, run_id, first=target is targets[0])
+        if targets and targets[0].failed and targets[0].report is not None and targets[0].report.primary_cause == "evaluation-mismatch":
+            self._compare_with_training(targets[0], base)
         report = self._merge(targets, base, run_id)
         report.duration_seconds = round(self.clients.deadline - self.clients.left, 3)
         return redact(report)
@@ -316,8 +320,36 @@ class VertexRun:
             if job in self._logs:
                 cloud_logging.note_gap(self._logs[job], f"log of {task.name}", base)
         target.report = self._corrected(report, target, moment)
+        _quote_settings(target)
         target.log = next((log.name for log in record.logs if log.task == task.id and not log.name.endswith("/service")), None)
         record.logs = []  # their bytes are no longer needed
+
+    def _compare_with_training(self, target: Target, base: RunRecord) -> None:
+        """What the failed evaluation and the training before it print under the same label, with other values."""
+        assert self.dag is not None and target.report is not None
+        before = self.dag.upstream.get(target.task.id, frozenset())
+        trained = [t for t in self.dag.leaves if t.id in before and t.state == "SUCCEEDED" and t.jobs]
+        trained.sort(key=lambda t: ((t.start or 0.0) - (t.end or 0.0), t.id))
+        for task in trained[:1]:  # the longest one before it
+            other = Target(task, False)
+            self._fetch([other], [other])
+            if self._reader.fault is not None:
+                self.clients.gap(self._reader.fault, base)
+                return
+            left, right = (_labelled(self._lines(item)) for item in (target, other))
+            for label in [label for label in left if label in right and left[label][0] != right[label][0]][:2]:
+                for _, quote in (left[label], right[label]):
+                    _add_once(target.report.evidence, quote)
+                target.report.contributing_factors.append(f"{target.task.name} and {task.name} print other values of {label!r}")
+
+    def _lines(self, target: Target) -> list[tuple[str, int, str]]:
+        """(name, line number, line) of the replicas' logs."""
+        found = []
+        for job in target.job_ids:
+            for source in cloud_logging.log_sources(self._logs[job], target.task.name) if job in self._logs else ():
+                if not source.name.endswith("/service"):
+                    found += [(source.name, number, line) for number, line in enumerate(source.open().read().decode("utf-8", "replace").splitlines(), 1)]
+        return found
 
     def _engine(self) -> Matcher:
         from check_failed_run.catalogue import signatures
@@ -605,6 +637,35 @@ def _errors(target: Target) -> list[LogSource]:
     lines.sort(key=lambda item: item[0])
     data = cloud_logging.text_of(lines).encode("utf-8", "replace")
     return [LogSource(f"{target.task.name}/error", lambda: io.BytesIO(data), len(data), task=target.task.id)]
+
+
+def _quote_settings(target: Target) -> None:
+    """The job's settings that have the very number which the failure names (a time limit, a count of replicas)."""
+    report = target.report
+    if report is None or report.failure_point is None or not target.failed:
+        return
+    numbers = set(_NUMBER.findall(re.sub(r"^\S+Z ", "", report.failure_point.text)))
+    for source in target.record.logs:
+        if source.name.endswith("/job settings"):
+            for number, line in enumerate(source.open().read().decode("utf-8", "replace").splitlines(), 1):
+                if numbers & set(_NUMBER.findall(line)):
+                    _add_once(report.evidence, f"{source.name}:{number}: {quoted(line)}")
+
+
+def _labelled(lines: list[tuple[str, int, str]]) -> dict[str, tuple[str, str]]:
+    """label: (value, quoted line) of lines ``<time> label: value``, where a label occurs once."""
+    found: dict[str, tuple[str, str]] = {}
+    often: set[str] = set()
+    for name, number, line in lines[:5000]:
+        m = _LABELLED.match(line)
+        if m is None or m["label"] in often:
+            continue
+        if m["label"] in found:
+            often.add(m["label"])
+            del found[m["label"]]
+            continue
+        found[m["label"]] = (m["value"].strip(), f"{name}:{number}: {quoted(line)}")
+    return found
 
 
 def _only_wrapper(report: Report) -> bool:

@@ -27,6 +27,7 @@ class Dag:
     running: list[TaskRecord]
     last_succeeded: TaskRecord | None
     counts: dict[str, int] = field(default_factory=dict)
+    upstream: dict[str, frozenset[str]] = field(default_factory=dict)  # id of a failed task -> ids of everything that it waited for
     blast: dict[str, list[str]] = field(default_factory=dict)  # id of a failed task -> names of tasks that did not run because of it
 
     @property
@@ -60,6 +61,7 @@ def read_dag(pipeline: PipelineRecord) -> Dag:
         running=[t for t in leaves if t.state == "RUNNING"],
         last_succeeded=max(done, key=lambda t: (t.end or 0.0, t.start or 0.0, t.id), default=None),
         counts=dict(sorted(counts.items())),
+        upstream={task.id: upstream.of(task.id) for task in failed},
         blast={i: names for i, names in blast.items() if i in tasks},
     )
 

@@ -1,22 +1,25 @@
 """The DAG of a pipeline: as an SVG picture and as a text tree, each task with its state.
 
-The layout is layered from top to bottom and nested: the children of a group are laid out in a box of their own,
+Layered from top to bottom (Sugiyama's method: levels, lanes for edges that pass a level, one sweep of ordering) and
+nested: the children of a group are laid out in a box of their own,
 and that box is one node among its siblings. Dependencies of a pipeline are between siblings, so no edge leaves a box.
 """
 
 from __future__ import annotations
 
+import itertools
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from check_failed_run.report.model import GraphTask, Pipeline
 
-NODE_WIDTH, NODE_HEIGHT = 176, 46
+NODE_WIDTH, NODE_HEIGHT = 182, 46
 GAP_X, GAP_Y, PAD, HEAD = 18, 34, 14, 24
-ROW = 5  # boxes side by side before a level goes on in the next row
+ROW, INNER_ROW = 5, 3  # boxes side by side before a level goes on in the next row; inside a group
 MAX_LEVEL = 15  # boxes of one level; further ones are summed up in one box
-NAME = 22  # characters of a name in a box
+LANE = 10  # width of the way for an edge past a row
+NAME = 21  # characters of a name in a box
 TREE_LINES = 120
 
 STATES: dict[str, tuple[str, str]] = {
@@ -70,9 +73,10 @@ def tree(pipeline: Pipeline, limit: int = TREE_LINES) -> list[str]:
             symbol, words = STATES[state_of(task)]
             after = [family.by_id[other].name for other in task.depends_on if other in family.by_id]
             note = f" (after {', '.join(after[:4])}{', …' if len(after) > 4 else ''})" if after else ""
-            what = words if not task.is_group else f"group, {words}"
+            same = family.uniform(task_id)
+            what = f"{same[1]} tasks, all {STATES[same[0]][1]}" if same else f"group, {words}" if task.is_group else words
             lines.append(f"{indent}{'└─' if last else '├─'} {symbol} {task.name}: {what}{_duration(task.seconds)}{note}")
-            walk(family.children.get(task_id, []), indent + ("   " if last else "│  "))
+            walk([] if same else family.children.get(task_id, []), indent + ("   " if last else "│  "))
 
     walk(family.roots, "")
     if len(lines) > limit:
@@ -131,6 +135,14 @@ class _Family:
             levels.append(exits)
         return levels
 
+    def uniform(self, task_id: str) -> tuple[str, int] | None:
+        """(state, number of tasks) of a group whose many tasks all ended alike and well: there is nothing to see inside."""
+        if task_id not in self.children:
+            return None
+        leaves = self.leaves(task_id)
+        states = {state_of(leaf) for leaf in leaves}
+        return (states.pop(), len(leaves)) if len(leaves) > 3 and len(states) == 1 and not states & {"failed", "failed-first"} else None
+
     def leaves(self, task_id: str) -> list[GraphTask]:
         found, todo = [], [task_id]
         while todo:
@@ -158,8 +170,8 @@ class _Box:
     y: float = 0.0
     note: str = ""
     inner: list[_Box] = field(default_factory=list)
-    edges: list[tuple[_Box, _Box]] = field(default_factory=list)
-    is_group: bool = False
+    edges: list[list[_Box]] = field(default_factory=list)  # from a box over lanes to a box
+    lane: bool = False  # no box: room for an edge that passes this row
 
 
 def picture(pipeline: Pipeline) -> str:
@@ -167,7 +179,7 @@ def picture(pipeline: Pipeline) -> str:
     family = _Family(pipeline.graph)
     if not family.by_id:
         return ""
-    root = _Box("", "mixed", "", is_group=True)
+    root = _Box("", "mixed", "")
     _fill(root, family.roots, family)
     said = ", ".join(f"{number} {STATES[state][1]}" for state, number in counts(pipeline))
     width, height = root.width + 4, root.height + 4
@@ -190,52 +202,71 @@ def _box(task_id: str, family: _Family) -> _Box:
     task = family.by_id[task_id]
     state = state_of(task)
     title = f"{task.name}: {STATES[state][1]}{_duration(task.seconds)}"
-    box = _Box(task.name, state, title, note=duration(task.seconds) if task.seconds is not None else "", is_group=task.is_group)
-    below = family.children.get(task_id, [])
-    if not below:
-        return box
-    leaves = family.leaves(task_id)
-    states = {state_of(leaf) for leaf in leaves}
-    if len(leaves) > 3 and len(states) == 1 and not states & {"failed", "failed-first"}:
-        box.state = states.pop()  # nothing to see inside
-        box.note = f"{len(leaves)} tasks"
-        box.title = f"{task.name}: {len(leaves)} tasks, all {STATES[box.state][1]}"
-        return box
-    _fill(box, below, family)
+    box = _Box(task.name, state, title, note=duration(task.seconds) if task.seconds is not None else "")
+    if (same := family.uniform(task_id)) is not None:
+        box.state, number = same
+        box.note = f"{number} tasks"
+        box.title = f"{task.name}: {number} tasks, all {STATES[box.state][1]}"
+    elif below := family.children.get(task_id):
+        _fill(box, below, family)
     return box
 
 
 def _fill(box: _Box, siblings: list[str], family: _Family) -> None:
-    """Lay out the siblings inside ``box`` and set its size."""
-    placed: dict[str, _Box] = {}
+    """Lay out the siblings inside ``box`` and set its size: rows from top to bottom, each centred, edges through free lanes."""
+    boxes: dict[str, _Box] = {}
     rows: list[list[_Box]] = []
     for level in family.levels(siblings):
-        middle = {i: _middle(family.by_id[i], placed) for i in level}
-        boxes = {i: _box(i, family) for i in sorted(level, key=lambda i: middle[i])}
-        boxes = _summed(boxes)
-        placed |= boxes
-        for row in _rows(list(boxes.values())):
-            rows.append(row)
-            _place(row, rows)
-    named = bool(box.name)
-    left, top = (PAD, HEAD + PAD) if named else (0, 0)
-    wide = max((sum(b.width for b in row) + GAP_X * (len(row) - 1) for row in rows), default=NODE_WIDTH)
+        made = _summed({i: _box(i, family) for i in level})
+        boxes |= made
+        several = list(made.values())
+        limit = INNER_ROW if box.name else ROW
+        rows += [several[n : n + limit] for n in range(0, len(several), limit)]
+    at = {id(inner): n for n, row in enumerate(rows) for inner in row}
+    pairs = [(boxes[other], boxes[i]) for i in siblings if i in boxes for other in family.by_id[i].depends_on if other in boxes and other != i]
+    above: dict[int, list[_Box]] = {}
+    for source, target in pairs:
+        if at[id(source)] >= at[id(target)]:  # a cycle in the input
+            continue
+        path = [source]
+        for n in range(at[id(source)] + 1, at[id(target)]):
+            lane = _Box("", "mixed", "", width=LANE, lane=True)
+            rows[n].append(lane)
+            above.setdefault(id(lane), []).append(path[-1])
+            path.append(lane)
+        above.setdefault(id(target), []).append(path[-1])
+        box.edges.append([*path, target])
+    _place(rows, above)
+    box.inner = [inner for row in rows for inner in row]
+    left = min((inner.x for inner in box.inner), default=0.0)
+    right = max((inner.x + inner.width for inner in box.inner), default=0.0)
+    pad, head = (PAD, HEAD + 6) if box.name else (0, 0)
+    for inner in box.inner:
+        inner.x += pad - left
+        inner.y += head
+    box.width = right - left + 2 * pad
+    box.height = max((inner.y + inner.height for inner in box.inner), default=0.0) + pad
+
+
+def _place(rows: list[list[_Box]], above: dict[int, list[_Box]]) -> None:
+    """Order each row by the middle of what its boxes wait for, and centre it below them."""
+    y = 0.0
     for row in rows:
-        shift = left + (wide - (sum(b.width for b in row) + GAP_X * (len(row) - 1))) / 2
-        for inner in row:
-            inner.x += shift
-            inner.y += top
-            box.inner.append(inner)
-    deep = max((b.y + b.height for row in rows for b in row), default=top)
-    box.width = max(wide + 2 * left, NODE_WIDTH if named else 0)
-    box.height = deep + (PAD if named else 0)
-    ids = {i: b for i, b in placed.items()}
-    box.edges = [(ids[other], ids[i]) for i in siblings if i in ids for other in family.by_id[i].depends_on if other in ids and other != i]
+        order = {id(b): _middle(above.get(id(b), []), n - len(row) / 2) for n, b in enumerate(row)}
+        row.sort(key=lambda b: order[id(b)])
+        wanted = [_middle(above[id(b)], 0.0) for b in row if id(b) in above]
+        x = (sum(wanted) / len(wanted) if wanted else 0.0) - (sum(b.width for b in row) + GAP_X * (len(row) - 1)) / 2
+        tall = max(b.height for b in row if not b.lane)
+        for b in row:
+            b.x, b.y = x, y
+            if b.lane:
+                b.height = tall
+            x += b.width + GAP_X
+        y += tall + GAP_Y
 
 
-def _middle(task: GraphTask, placed: dict[str, _Box]) -> float:
-    above = [placed[other] for other in task.depends_on if other in placed]
-    return sum(b.x + b.width / 2 for b in above) / len(above) if above else 0.0
+def _middle(above: list[_Box], otherwise: float) -> float:
+    return sum(b.x + b.width / 2 for b in above) / len(above) if above else otherwise
 
 
 def _summed(boxes: dict[str, _Box]) -> dict[str, _Box]:
@@ -250,38 +281,21 @@ def _summed(boxes: dict[str, _Box]) -> dict[str, _Box]:
     return {i: b for i, b in boxes.items() if i in kept} | {"\0more": more}
 
 
-def _rows(boxes: list[_Box]) -> list[list[_Box]]:
-    limit = ROW * (NODE_WIDTH + GAP_X)
-    rows: list[list[_Box]] = [[]]
-    used = 0.0
-    for box in boxes:
-        if rows[-1] and used + box.width > limit:
-            rows.append([])
-            used = 0.0
-        rows[-1].append(box)
-        used += box.width + GAP_X
-    return rows
-
-
-def _place(row: list[_Box], rows: list[list[_Box]]) -> None:
-    above = rows[-2] if len(rows) > 1 else []
-    y = max((b.y + b.height for b in above), default=-GAP_Y) + GAP_Y
-    x = 0.0
-    for box in row:
-        box.x, box.y = x, y
-        x += box.width + GAP_X
-
-
 def _draw(parent: ET.Element, box: _Box, x: float, y: float) -> None:
-    for source, target in box.edges:
-        x1, y1 = x + source.x + source.width / 2, y + source.y + source.height
-        x2, y2 = x + target.x + target.width / 2, y + target.y
-        bend = min(GAP_Y * 0.7, max(8.0, (y2 - y1) / 2))
-        d = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2 - 5:.1f}"
-        idle = " idle" if target.state == "not-triggered" else ""
+    for stops in box.edges:
+        idle = " idle" if stops[-1].state == "not-triggered" else ""
+        d = ""
+        for n, (source, target) in enumerate(itertools.pairwise(stops)):
+            x1, y1 = x + source.x + source.width / 2, y + source.y + source.height
+            x2, y2 = x + target.x + target.width / 2, y + target.y - (5 if target is stops[-1] else 0)
+            bend = (y2 - y1) * 0.6
+            d += f"M{x1:.1f} {y1:.1f}" if n == 0 else f"V{y1:.1f}"
+            d += f"C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
         ET.SubElement(parent, "path", {"class": f"edge{idle}", "d": d})
-        ET.SubElement(parent, "path", {"class": f"tip{idle}", "d": f"M{x2 - 4:.1f} {y2 - 6:.1f}h8l-4 6z"})
+        ET.SubElement(parent, "path", {"class": "tip", "d": f"M{x2 - 4:.1f} {y2 - 1:.1f}h8l-4 6z"})
     for inner in box.inner:
+        if inner.lane:
+            continue
         group = ET.SubElement(parent, "g", {"class": f"{'group' if inner.inner else 'node'} s-{inner.state}"})
         ET.SubElement(group, "title").text = inner.title
         left, top = x + inner.x, y + inner.y

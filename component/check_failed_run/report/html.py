@@ -81,6 +81,7 @@ def render(report: Report) -> str:
         dag_states=dag_picture.STATES,
         environment=[(key, _words(value)) for key, value in report.environment.items() if value not in (None, "", [], {})],
         references=[url for url in _references(report) if link(url)],
+        commands=[text for text in report.next_commands if text not in {fix.command for fix in report.fixes}],
         retry=RETRY,
         risk=RISK,
         **_assets(),
@@ -122,8 +123,16 @@ def _where(point: FailurePoint | None) -> list[tuple[str, str]]:
     if point is None:
         return []
     parts = [("Log line", f"{point.input}:{point.line}"), ("Code", point.location), ("Exception", point.exception)]
-    parts += [("Step", point.step), ("Epoch", point.epoch), ("Rank", point.rank), ("Time", point.timestamp)]
+    parts += [("Step", point.step), ("Epoch", point.epoch), ("Rank", point.rank), ("Time", _moment(point.timestamp))]
     return [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in parts if value is not None and value != ""]
+
+
+def _moment(timestamp: str | None) -> str | None:
+    """For people; the year is left out where the log has none, which gives 1970."""
+    if timestamp is None:
+        return None
+    text = timestamp.replace("T", " ").replace("Z", " UTC")
+    return text.removeprefix("1970-")
 
 
 def _quotes(report: Report) -> list[Quote]:

@@ -14,7 +14,7 @@ from typing import Any
 from check_failed_run.report.dag_picture import duration
 from check_failed_run.report.model import RankState, Report, Series
 
-WIDTH, HEIGHT = 460, 190
+WIDTH, HEIGHT = 360, 170
 FIRST = ("loss", "grad_norm", "lr", "throughput", "step_time", "loss_scale")
 TITLES = {
     "loss": "Loss",
@@ -71,7 +71,9 @@ def number(value: float | str | None) -> str:
     """A metric's value, short."""
     if value is None:
         return "none"
-    return value if isinstance(value, str) else f"{value:.4g}"
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _chart(name: str, series: Series, step: int | None) -> Chart:
@@ -204,7 +206,7 @@ def _bare(root: Any, label: str) -> Any:
     while todo:
         parent = todo.pop()
         for child in list(parent):
-            if not isinstance(child.tag, str) or child.tag.rsplit("}", 1)[-1] in _DROP or "overlay" in child.get("class", ""):
+            if not isinstance(child.tag, str) or child.tag.rsplit("}", 1)[-1] in _DROP or "-overlay" in child.get("class", ""):
                 parent.remove(child)
             else:
                 todo.append(child)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from check_failed_run.record import ConfigFile, LogSource, RunRecord, SkippedInput
+from check_failed_run.sources.log_export import MAX_EXPORT, may_be_export, read_export
 
 MAX_FILES = 512  # files taken from one folder
 MAX_CONFIG = 2 << 20  # bytes of a configuration that are read
@@ -147,6 +148,11 @@ def _add_file(path: Path, name: str, record: RunRecord, last: int | None, *, nam
     except OSError as error:
         record.skipped.append(SkippedInput(name, error.strerror or str(error)))
         return
+    if may_be_export(head) and info.st_size <= MAX_EXPORT and not packed and not last:
+        export = read_export(name, path.read_bytes())
+        if export is not None:
+            record.logs.append(export)
+            return
     kind = sniff(head, path.name)
     if kind == "binary":
         record.skipped.append(SkippedInput(name, "binary file, not a log"))

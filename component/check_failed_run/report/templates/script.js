@@ -46,6 +46,13 @@
     });
     box.appendChild(button);
   });
+  // On a narrow screen the picture starts at the task that failed first.
+  var failed = document.querySelector(".dag .s-failed-first:not(.group)");
+  if (failed) {
+    var region = failed.closest(".scroll");
+    var box = failed.getBoundingClientRect();
+    region.scrollLeft += box.left + box.width / 2 - region.getBoundingClientRect().left - region.clientWidth / 2;
+  }
   // A printed page shows what is folded on the screen.
   var opened = [];
   addEventListener("beforeprint", function () {
