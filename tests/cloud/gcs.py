@@ -19,10 +19,16 @@ def start(state: State) -> tuple[ThreadingHTTPServer, int]:
         pass
 
     Handler.state = state
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, server.server_address[1]
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no news."""
 
 
 class _Handler(BaseHTTPRequestHandler):
