@@ -59,7 +59,7 @@ def slack(notice: Notice) -> dict[str, Any]:
     if notice.again:
         lines.append(_slack(notice.again))
     for quote in (report.get("evidence") or [])[:EVIDENCE]:
-        lines.append(f"```{_slack(_cut(quote, 500)).replace('`', chr(0x2B9))}```")
+        lines.append(f"```{_slack(_cut(quote, 500))}```")
     fix = (report.get("fixes") or [{}])[0]
     if fix.get("action"):
         lines.append(f"Next: {_slack(_cut(fix['action'], 400))} ({_slack(fix.get('risk', ''))})")
@@ -123,7 +123,7 @@ def comment(notice: Notice) -> str:
 def _slack(text: Any) -> str:
     """Slack's three control characters; with ``verbatim`` nothing else becomes a link or mention. A zero-width space breaks ``@here``."""
     clean = _printable(str(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return clean.replace("@", "@\u200b").replace("*", "\u2217") if clean else clean
+    return clean.replace("@", "@\u200b").replace("*", "\u2217").replace("`", "\u02b9")
 
 
 def _chat(text: Any) -> str:
