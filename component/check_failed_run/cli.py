@@ -262,8 +262,61 @@ def signatures_command(format_: str, cls: str | None) -> int:
     return EXIT_OK
 
 
+@click.command(context_settings=CONTEXT)
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, envvar="PORT", help="Where to listen.")
+@click.option("--threads", type=click.IntRange(1, 64), default=4, show_default=True, help="Requests handled at the same time.")
+def serve_command(port: int, threads: int) -> int:
+    """Run the failure hook: Pub/Sub push events in, reports and messages out. See hook/README.md."""
+    try:
+        from failure_hook.service import serve
+        from failure_hook.settings import SettingsError, from_environment
+    except ImportError as error:
+        raise Misuse(f"serve needs the extra [hook]: pip install 'check-failed-run[hook]' ({error.name} is missing).") from None
+    try:
+        from_environment()
+    except SettingsError as error:
+        raise Misuse(str(error)) from None
+    serve(port, threads=threads)
+    return EXIT_OK
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("pipeline", type=click.Path(path_type=Path), metavar="PIPELINE.YAML")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where the result is written; default: standard output.")
+@click.option("--image", metavar="IMAGE", help="Image of the exit task.")
+def attach_command(pipeline: Path, output: Path | None, image: str | None) -> int:
+    """Put the exit handler around a compiled KFP v2 pipeline.
+
+    A pipeline that has it already comes out unchanged; one that cannot be changed cleanly is refused.
+    """
+    from check_failed_run.publish.files import PublishError, write_text
+
+    try:
+        text = pipeline.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"{pipeline}: {getattr(error, 'strerror', None) or 'no text in UTF-8'}") from None
+    try:
+        from check_failed_run.attach import AttachError, attach_text
+
+        result, did = attach_text(text, image=image)
+    except ImportError as error:
+        raise Misuse(f"attach needs the extra [kfp]: pip install 'check-failed-run[kfp]' ({error.name} is missing).") from None
+    except AttachError as error:
+        raise Misuse(f"{pipeline}: {error}") from None
+    if not did:
+        click.echo(f"{pipeline} has the exit handler already.", err=True)
+    try:
+        if output is None:
+            click.echo(result, nl=False)
+        else:
+            write_text(output, result)
+    except PublishError as error:
+        raise Misuse(str(error)) from None
+    return EXIT_OK
+
+
 COMPONENT = ["python3", "-m", "check_failed_run.component"]
-COMMANDS = {"explain": explain_command, "signatures": signatures_command}
+COMMANDS = {"explain": explain_command, "signatures": signatures_command, "attach": attach_command, "serve": serve_command}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -87,6 +87,7 @@ class Request:
     status: str = ""
     job: str = ""
     job_name: str = ""
+    job_id: str = ""
     pipeline_root: str = ""
     artifacts: str = ""
     logs: str = ""
@@ -103,6 +104,7 @@ def run_in_container(
     status: str = "",
     job: str = "",
     job_name: str = "",
+    job_id: str = "",
     pipeline_root: str = "",
     artifacts: str = "",
     logs: str = "",
@@ -127,6 +129,7 @@ def run_in_container(
         status: the PipelineTaskFinalStatus as JSON; "" when there is none.
         job: pipeline job resource name; from ``status`` when empty.
         job_name: ``{{$.pipeline_job_name}}``; on a local run also the name of the run's folder.
+        job_id: ``{{$.pipeline_job_uuid}}``, the run's id on open-source Kubeflow Pipelines.
         pipeline_root: ``{{$.pipeline_root}}``.
         artifacts: folder of the run's files, instead of the run's folder below ``pipeline_root``.
         logs: further log files or folders, separated by commas.
@@ -149,6 +152,7 @@ def run_in_container(
             "status": status,
             "job": job,
             "job_name": job_name,
+            "job_id": job_id,
             "pipeline_root": pipeline_root,
             "artifacts": artifacts,
             "logs": logs,
@@ -314,9 +318,9 @@ def _child(request: Request, writer: int) -> None:
 def _diagnose(request: Request, send: Any) -> None:
     from check_failed_run.api import diagnose
 
-    job = vertex_job(request)
-    if job is not None:
-        report = _diagnose_vertex(request, job, send)
+    job, run = vertex_job(request), kfp_run(request)
+    if job is not None or run is not None:
+        report = _diagnose_pipeline(request, job, run, send)
     else:
         record = collect(request)
         if record.pipeline is not None:
@@ -340,11 +344,24 @@ def vertex_job(request: Request) -> str | None:
     return None
 
 
-def _diagnose_vertex(request: Request, job: str, send: Any) -> Report:
-    """From the job, Cloud Logging and Cloud Storage; from the mounted folder where the job cannot be read at all."""
-    from check_failed_run.pipeline import VertexRun
-    from check_failed_run.sources.clients import Clients
+def kfp_run(request: Request) -> str | None:
+    """The id of the open-source Kubeflow run that the exit task belongs to, or None on another platform."""
     from check_failed_run.sources.kubeflow import read_status
+
+    try:
+        status = read_status(request.status)
+    except ValueError:
+        return None
+    if status is None or status.platform != "kfp" or not re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", request.job_id):
+        return None
+    return request.job_id
+
+
+def _diagnose_pipeline(request: Request, job: str | None, run_id: str | None, send: Any) -> Report:
+    """From the platform's own APIs and logs; from the mounted folder where the run cannot be read at all."""
+    from check_failed_run.pipeline import KfpRun, VertexRun
+    from check_failed_run.sources.clients import Clients
+    from check_failed_run.sources.kubeflow import default_host, read_status
 
     try:
         status = read_status(request.status)
@@ -362,8 +379,13 @@ def _diagnose_vertex(request: Request, job: str, send: Any) -> Report:
         record.skipped += [item for item in local.skipped if item not in record.skipped]
 
     m = _OWN_FOLDER.search(request.own)
-    _, project, _, region, *_ = job.split("/")
-    run = VertexRun(job, Clients(project, region, request.seconds * CLOUD_SHARE), own_task=m["id"] if m else None, exit_handler=True, said=status.state if status else None)
+    said, seconds = status.state if status else None, request.seconds * CLOUD_SHARE
+    run: VertexRun
+    if job is not None:
+        _, project, _, region, *_ = job.split("/")
+        run = VertexRun(job, Clients(project, region, seconds), own_task=m["id"] if m else None, exit_handler=True, said=said)
+    else:
+        run = KfpRun(run_id or "", default_host(), deadline=seconds, exit_handler=True, said=said)
     return run.look(base, run_id=request.run_id or None, known=lambda record: send(pipeline=_pipeline_summary(record)), fallback=from_folder)
 
 
@@ -408,6 +430,7 @@ def collect(request: Request) -> RunRecord:
             pipeline_root=request.pipeline_root or None,
             platform=status.platform,
         )
+    record.failed = True if record.pipeline is not None and record.pipeline.state == "FAILED" else None
     if not record.logs:
         record.missing.append(_missing_logs(record, name))
     return record
