@@ -25,7 +25,8 @@ def make(text: str, data: dsl.Output[dsl.Dataset]) -> int:
 
 @dsl.component(base_image=EXAMPLE, install_kfp_package=False)
 def use(data: dsl.Input[dsl.Dataset], number: int, fail: str):
-    print(open(data.path).read(), number)
+    with open(data.path) as file:
+        print(file.read(), number)
     if fail != "no":
         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
 

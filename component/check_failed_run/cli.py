@@ -21,7 +21,7 @@ class Misuse(click.UsageError):
     exit_code = EXIT_MISUSE
 
 
-@click.command(context_settings=CONTEXT, epilog="Other commands: check-failed-run explain SIGNATURE-ID|CLASS, check-failed-run signatures [--format json].")
+@click.command(context_settings=CONTEXT, epilog="Other commands, each with --help: explain, signatures, attach, doctor, serve.")
 @click.argument("inputs", nargs=-1, metavar="[INPUT...]", envvar=f"{ENV_PREFIX}_INPUTS")
 @click.option("--traceback", "traceback", is_flag=False, flag_value="-", default=None, metavar="[TEXT]", help="Diagnose a pasted traceback; read from standard input when no text follows.")
 @click.option("--vertex-pipeline", metavar="JOB", help="A Vertex AI PipelineJob: id, full resource name, or display name (the newest).")
@@ -315,8 +315,31 @@ def attach_command(pipeline: Path, output: Path | None, image: str | None) -> in
     return EXIT_OK
 
 
+@click.command(context_settings=CONTEXT)
+@click.option("--project", metavar="PROJECT", help="Where pipelines run; default: of the environment or the gcloud configuration.")
+@click.option("--region", metavar="REGION", help="Region of the pipelines; default: of the gcloud configuration, or us-central1.")
+@click.option("--bucket", metavar="BUCKET", help="Bucket of the pipeline root.")
+def doctor_command(project: str | None, region: str | None, bucket: str | None) -> int:
+    """Print each permission that the exit handler and the hook need: yes, no or unknown, and the command that grants it.
+
+    Only looks. Exits 1 when a permission is missing.
+    """
+    try:
+        from check_failed_run.doctor import NO, examine, table
+        from check_failed_run.sources.clients import default_project, default_region
+
+        project = project or default_project()
+        if not project:
+            raise Misuse("no project is known. Add --project, set GOOGLE_CLOUD_PROJECT, or run: gcloud config set project PROJECT")
+        findings = examine(project, region or default_region(), (bucket or "").removeprefix("gs://").split("/")[0] or None)
+    except ImportError as error:
+        raise Misuse(f"doctor needs the extra [cloud]: pip install 'check-failed-run[cloud]' ({error.name} is missing).") from None
+    click.echo(table(findings), nl=False)
+    return EXIT_FAILURE if any(f.answer == NO for f in findings) else EXIT_OK
+
+
 COMPONENT = ["python3", "-m", "check_failed_run.component"]
-COMMANDS = {"explain": explain_command, "signatures": signatures_command, "attach": attach_command, "serve": serve_command}
+COMMANDS = {"explain": explain_command, "signatures": signatures_command, "attach": attach_command, "doctor": doctor_command, "serve": serve_command}
 
 
 def main(argv: list[str] | None = None) -> None:

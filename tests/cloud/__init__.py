@@ -40,6 +40,7 @@ class State:
     projects: dict[str, str] = field(default_factory=dict)  # id: number
     faults: dict[str, Fault] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)  # (API, method)
+    denied: set[str] = field(default_factory=set)  # storage permissions that testPermissions does not grant
     quota: int | None = None  # entries.list requests a minute
     lock: threading.Lock = field(default_factory=threading.Lock)
     generation: int = 1

@@ -67,6 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
         if kind:
             text = "caller does not have storage.objects.get access to the Google Cloud Storage object. Permission 'storage.objects.get' denied on resource (or it may not exist)."
             return self._error(STATUS[kind], text if kind == "PERMISSION_DENIED" else kind)
+        if tested := re.fullmatch(r"/storage/v1/b/([^/]+)/iam/testPermissions", url.path):
+            asked = parse_qs(url.query).get("permissions", [])
+            return self._json(200, {"kind": "storage#testIamPermissionsResponse", "permissions": [p for p in asked if p not in self.state.denied and unquote(tested[1]) in self.state.objects]})
         m = re.fullmatch(r"(?:/(?P<upload>upload|download))?/storage/v1/b/(?P<bucket>[^/]+)(?:/o(?:/(?P<name>.+))?)?", url.path)
         if not m:
             return self._error(404, f"no such method here: {verb} {url.path}")
