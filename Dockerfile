@@ -20,6 +20,7 @@ RUN python3 -m venv /build \
  && /opt/check-failed-run/bin/pip install -q --require-hashes --only-binary :all: -r "/src/requirements/${VARIANT}.txt"
 COPY pyproject.toml README.md /src/
 COPY component /src/component
+COPY hook /src/hook
 # The wheel is built apart, so that pip and setuptools need not be in the image.
 RUN /build/bin/pip wheel -q --no-deps --no-build-isolation -w /wheel /src \
  && /opt/check-failed-run/bin/pip install -q --no-deps --no-index /wheel/*.whl \

@@ -31,6 +31,7 @@ def check_failed_run(
     pipeline_root: str,
     report: dsl.Output[dsl.Artifact],
     card: dsl.Output[dsl.Markdown],
+    page: dsl.Output[dsl.HTML],
     primary_cause: dsl.OutputPath(str),
     confidence: dsl.OutputPath(str),
     decision: dsl.OutputPath(str),
@@ -55,6 +56,7 @@ def check_failed_run(
         pipeline_root=pipeline_root,
         report=report.path,
         card=card.path,
+        page=page.path,
         primary_cause=primary_cause,
         confidence=confidence,
         decision=decision,
@@ -174,7 +176,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     task = folder / "check-failed-run"
     print(text_report(task / "report").rstrip("\n"))
-    print(f"\nReport: {task / 'report'}\nCard:   {task / 'card'}\nTasks:  {folder}")
+    print(f"\nReport: {task / 'report'}\nCard:   {task / 'card'}\nPage:   {task / 'page'}\nTasks:  {folder}")
     return 0
 
 

@@ -199,3 +199,16 @@ def test_every_quote_stands_in_the_input(tmp_path):
             plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]", "", raw)
             core = text.rstrip("…").rstrip()
             assert "[redacted" in core or core.strip()[:200] in plain or core.strip()[:100] in raw, (case.name, quote)
+
+
+@pytest.mark.parametrize("arguments", [("--kfp-run", "r", "--vertex-pipeline", "1"), ("--kfp-run", "r"), ("--host", "http://h"), ("--kfp-run", "../x", "--host", "http://h")])
+def test_a_run_is_named_once_and_with_its_host(arguments):
+    done = run(*arguments)
+    assert done.returncode == 2 and b"Traceback" not in done.stderr and b"Error" in done.stderr
+
+
+@pytest.mark.parametrize("name,start", [("html", b"<!doctype html"), ("sarif", b"{"), ("junit", b"<?xml"), ("github", b"::")])
+def test_other_formats_are_printed(tmp_path, name, start):
+    (tmp_path / "train.log").write_text("Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    f(x)\nMemoryError\n")
+    done = run(tmp_path / "train.log", "--out-dir", tmp_path, "--format", name)
+    assert done.returncode == 0 and done.stdout.lower().startswith(start.lower())

@@ -77,7 +77,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def outputs(folder: Path) -> dict[str, str]:
-    return {name: str(folder / "out" / name) for name in ("report", "card", *OUTPUT_PARAMETERS)}
+    return {name: str(folder / "out" / name) for name in ("report", "card", "page", *OUTPUT_PARAMETERS)}
 
 
 def answer(**values) -> dict:
@@ -102,7 +102,8 @@ def test_component_loads_and_has_the_outputs():
     loaded = components.load_component_from_file(str(ROOT / "component" / "component.yaml"))
     assert loaded.name == "check-failed-run"
     spec_outputs = loaded.component_spec.outputs
-    assert set(spec_outputs) == {"report", "card", *OUTPUT_PARAMETERS}
+    assert set(spec_outputs) == {"report", "card", "page", *OUTPUT_PARAMETERS}
+    assert spec_outputs["page"].type == "system.HTML@0.0.1"
     assert spec_outputs["card"].type == "system.Markdown@0.0.1"
     inputs = loaded.component_spec.inputs
     assert {name for name, value in inputs.items() if value.type == "String"} == set(inputs) - {"status"}
@@ -263,13 +264,13 @@ def test_collect_reads_further_logs(tmp_path):
 
 
 def test_outputs_are_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(component, "_diagnose", lambda request, send: send(**answer(text="Status: crashed\n", card="# card\n")))
+    monkeypatch.setattr(component, "_diagnose", lambda request, send: send(**answer(text="Status: crashed\n", card="# card\n", page="<p>")))
     assert run_in_container(status=json.dumps(FAILED), **outputs(tmp_path)) == 0
     out = tmp_path / "out"
     assert json.loads((out / "report").read_text())["primary_cause"] == "oom"
-    assert (out / "card").read_text() == "# card\n"
+    assert ((out / "card").read_text(), (out / "page").read_text()) == ("# card\n", "<p>")
     assert {name: (out / name).read_text() for name in OUTPUT_PARAMETERS} == answer()["report"]
-    assert sorted(p.name for p in out.iterdir()) == sorted(["report", "card", *OUTPUT_PARAMETERS])
+    assert sorted(p.name for p in out.iterdir()) == sorted(["report", "card", "page", *OUTPUT_PARAMETERS])
     assert capsys.readouterr().out == "Status: crashed\n"
 
 

@@ -214,6 +214,13 @@ def test_nested_groups_hand_their_dependencies_down():
     assert dag.blast[dag.failed[0].id] == ["evaluate"]
 
 
+def test_a_spec_of_another_shape_costs_only_the_order():
+    for spec in ({"root": []}, {"root": {"dag": {"tasks": [1]}}}, {"components": "x", "root": {"dag": {"tasks": {"train": None}}}}, "text", {"root": {"dag": {"tasks": {"train": {"dependentTasks": [{}]}}}}}):
+        job = chain().build() | {"pipelineSpec": spec}
+        dag = read_dag(pipeline_record(job))
+        assert names(dag.failed) == ["train"] and names(dag.not_triggered) == ["register"]
+
+
 def test_large_pipelines_are_read_quickly():
     import time
 

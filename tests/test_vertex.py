@@ -114,6 +114,7 @@ def check_case(case: dict, report: dict) -> None:
     assert pipeline["last_succeeded_task"] == case["last_succeeded_task"]
     quoted = "\n".join(report["evidence"])
     assert not case["evidence"] or any(re.search(pattern, quoted) for pattern in case["evidence"]) or case["primary"] == "cloud-permissions-quota"
+    assert not any(f"/workerpool{n}-" in command for n in range(4) for command in report["next_commands"])  # no file of that name exists
     for failure in pipeline["failures"]:
         assert failure["primary_cause"] and failure["log"] and failure["attempts"] >= 1
     assert any(command.startswith("gcloud logging read ") and "resource.labels.job_id" in command for command in report["next_commands"])
@@ -145,6 +146,27 @@ def test_a_job_that_is_not_there(cloud, tmp_path):
     assert done.returncode == 2
     assert "no pipeline job has the id or display name 'no-such-job' in us-central1 of project quillfern-nlp" in done.stderr
     assert "gcloud ai pipeline-jobs list" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_full_name_that_does_not_exist(cloud, tmp_path):
+    cloud.reset()
+    done = command(cloud, tmp_path, "--vertex-pipeline", "projects/1/locations/us-central1/pipelineJobs/gone", "--once")
+    assert done.returncode == 2 and "there is no such pipeline job" in done.stderr and "--region=us-central1 --project=1" in done.stderr
+
+
+def test_three_launchers_cost_few_calls(monkeypatch):
+    b = Builder()
+    for number in range(3):
+        child = f"projects/{NUMBER}/locations/{REGION}/customJobs/555000111222333444{number}"
+        resources = json.dumps({"resources": [{"resourceType": "CustomJob", "resourceUri": f"https://{REGION}-aiplatform.googleapis.com/v1/{child}"}]})
+        b.task(f"train-{number}", "FAILED", 5, 40 + number, error=(3, EXITED), lines=["polling"] * 900, metadata={"output:gcp_resources": resources})
+        b.jobs.append({"name": child, "state": "JOB_STATE_FAILED", "startTime": at(6), "endTime": at(38), "error": {"code": 3, "message": EXITED}, "jobSpec": {}})
+        for index, line in enumerate(OOM):
+            b.entry(child.rsplit("/", 1)[-1], "workerpool0-0", 7 + index, line)
+    with serve(state=b.state()) as stand:
+        report = look(stand, monkeypatch)
+        assert len(stand.calls) <= 12, stand.calls
+    assert [f.primary_cause for f in report.pipeline.failures] == ["oom"] * 3
 
 
 def test_without_a_project_the_error_says_what_to_do(cloud, tmp_path):
@@ -296,6 +318,29 @@ def test_a_cancelled_job(monkeypatch):
     assert any("protoPayload.methodName" in command and "--project=400200300100" in command for command in report.next_commands)
 
 
+def test_who_cancelled_is_told(monkeypatch):
+    b = Builder("CANCELLED", end=30)
+    b.task("train", "CANCELLED", 5, 30, error=(1, "CANCELED"), lines=TRAIN)
+    b.entries.append({
+        "insertId": "a1", "timestamp": at(29), "severity": "NOTICE", "logName": f"projects/{PROJECT}/logs/cloudaudit.googleapis.com%2Factivity",
+        "resource": {"type": "audited_resource", "labels": {"method": "google.cloud.aiplatform.v1.PipelineService.CancelPipelineJob", "service": "aiplatform.googleapis.com"}},
+        "protoPayload": {"@type": "type.googleapis.com/google.cloud.audit.AuditLog", "methodName": "google.cloud.aiplatform.v1.PipelineService.CancelPipelineJob",
+                         "resourceName": NAME, "authenticationInfo": {"principalEmail": "ada@acme.example"}},
+    })  # fmt: skip
+    with serve(state=b.state()) as stand:
+        report = look(stand, monkeypatch)
+    assert any("CancelPipelineJob was called by ada@acme.example at 2026-05-04T12:29:00" in text for text in report.contributing_factors)
+
+
+def test_a_time_limit_is_told_from_a_person(monkeypatch):
+    b = failing(TRAIN, job_state="CANCELLED", job_error=(1, "CANCELED"))
+    b.jobs[-1]["jobSpec"]["scheduling"] = {"timeout": "1500s"}
+    with serve(state=b.state()) as stand:
+        report = look(stand, monkeypatch)
+    assert report.primary_cause == "pipeline-orchestration"
+    assert any("ran for 1500 s and its timeout is 1500s" in text for text in report.contributing_factors)
+
+
 def test_a_healthy_job_is_quiet(monkeypatch):
     b = Builder("SUCCEEDED")
     b.task("load", end=5)
@@ -315,6 +360,46 @@ def test_a_job_that_succeeded_with_spoilt_training_is_told(monkeypatch):
         report = look(stand, monkeypatch)
     assert report.primary_cause == "nan-inf" and report.run_status == "diverged"
     assert report.pipeline.failed_tasks == [] and report.summary.startswith("Task train ended well, but")
+
+
+def test_the_exit_task_of_a_healthy_run_is_quiet(monkeypatch):
+    b = Builder("RUNNING", end=None)
+    group = b.task("exit-handler-1", "SUCCEEDED", 0, 31, group=True)
+    b.task("train", start=5, end=30, parent=group, lines=[*TRAIN, "training finished"], failed_lines=[OOM])
+    b.task("optional", "NOT_TRIGGERED", 30, parent=group)
+    b.task("check-failed-run", "RUNNING", 32, after=("exit-handler-1",), exit_task=True)
+    with serve(state=b.state()) as stand:
+        report = look(stand, monkeypatch, exit_handler=True, said="SUCCEEDED", now=33)
+    assert (report.run_status, report.primary_cause, report.decision) == ("healthy", "none", "GO")
+
+
+@pytest.mark.parametrize(
+    ("message", "primary"),
+    [
+        ("Failed to create pipeline job. Error: The image europe-docker.pkg.dev/p/r/i:1 does not exist.", "pipeline-orchestration"),
+        ("Failed to create pipeline job. Error: Service account `sa@p.iam.gserviceaccount.com` does not have `[storage.objects.get, storage.objects.create]` IAM permission(s) to the bucket `b`.", "cloud-permissions-quota"),
+        ("Something else.", "unknown"),
+    ],
+)
+def test_a_job_that_was_refused_as_a_whole(message, primary, monkeypatch):
+    b = Builder("FAILED", end=1, error={"code": 3, "message": message})
+    b.task("train", details=False)
+    with serve(state=b.state()) as stand:
+        report = look(stand, monkeypatch)
+    assert report.run_status == "crashed" and report.primary_cause == primary
+    assert report.pipeline.not_triggered_tasks == ["train"] and message[:60] in report.root_cause + " ".join(report.evidence)
+
+
+def test_the_error_of_a_child_job_is_judged(monkeypatch):
+    name = f"projects/{NUMBER}/locations/{REGION}/batchPredictionJobs/777000111222333444"
+    resources = json.dumps({"resources": [{"resourceType": "BatchPredictionJob", "resourceUri": f"https://{REGION}-aiplatform.googleapis.com/v1/{name}"}]})
+    b = Builder()
+    b.task("model-batch-predict", "FAILED", 5, 30, error=(3, EXITED), lines=["RuntimeError: Job failed with error state: 5."], metadata={"output:gcp_resources": resources})
+    b.jobs.append({"name": name, "displayName": "predict", "state": "JOB_STATE_FAILED", "endTime": at(28), "error": {"code": 8, "message": "Quota exhausted. Please reach out to vertex-ai support for batch prediction quota"}})
+    with serve(state=b.state()) as stand:
+        report = look(stand, monkeypatch)
+    assert report.primary_cause == "cloud-permissions-quota"
+    assert f"gcloud ai batch-prediction-jobs describe 777000111222333444 --region={REGION} --project={NUMBER}" in report.next_commands
 
 
 def test_a_failed_task_whose_log_looks_well_is_not_called_healthy(monkeypatch):

@@ -94,5 +94,6 @@ def diagnose(
         run_id=run_id or str(uuid.uuid4()),
         timestamp=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         duration=round(clock.perf_counter() - started, 3),
+        facts=facts,
     )
     return redact(report)

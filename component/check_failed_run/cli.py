@@ -11,7 +11,7 @@ import click
 
 ENV_PREFIX = "CHECK_FAILED_RUN"
 EXIT_OK, EXIT_FAILURE, EXIT_MISUSE, EXIT_UNDECIDED = 0, 1, 2, 3
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html", "sarif", "junit", "github")
 FRAMEWORKS = ("pytorch", "lightning", "deepspeed", "fsdp", "tensorflow", "jax")
 TASKS = ("classification", "regression", "language-modeling")
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": ENV_PREFIX, "max_content_width": 110}
@@ -27,6 +27,9 @@ class Misuse(click.UsageError):
 @click.option("--vertex-pipeline", metavar="JOB", help="A Vertex AI PipelineJob: id, full resource name, or display name (the newest).")
 @click.option("--project", metavar="PROJECT", help="Google Cloud project of the job; default: from the job's name or the gcloud configuration.")
 @click.option("--region", metavar="REGION", help="Region of the job; default: from the job's name, the gcloud configuration, or us-central1.")
+@click.option("--kfp-run", metavar="RUN", help="A run of open-source Kubeflow Pipelines, by its id.")
+@click.option("--host", metavar="URL", help="The Kubeflow Pipelines API, for --kfp-run.")
+@click.option("--namespace", metavar="NAME", help="Where the pods of --kfp-run are; default: this pod's own, else kubeflow.")
 @click.option("--framework", type=click.Choice(FRAMEWORKS), help="What trained, where the log does not show it.")
 @click.option("--task", type=click.Choice(TASKS), help="What is trained; sets what a plausible loss and metric are.")
 @click.option("--signatures", "user_signatures", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="Signatures of your own (TOML); may be given several times.")
@@ -54,6 +57,7 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
       check-failed-run logs/rank*.log config.yaml --exit-code
       kubectl logs job/train | check-failed-run -
       check-failed-run --vertex-pipeline 1234567890 --project my-project
+      check-failed-run --kfp-run 0b7a1c52-8c1e-4c39-9a53-3f1f5a2d9e11 --host http://localhost:8888
     """
     from check_failed_run.record import RunRecord
     from check_failed_run.sources.log_files import InputError, add_text, collect, shorten_names
@@ -61,7 +65,11 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
     _add_signatures(options["user_signatures"])
     record = RunRecord(framework=options["framework"], task=options["task"])
     record.now = _moment(options["now"])
-    if not inputs and traceback is None and not options["vertex_pipeline"]:
+    if options["vertex_pipeline"] and options["kfp_run"]:
+        raise Misuse("--vertex-pipeline and --kfp-run name two runs. One call diagnoses one run: call it twice.")
+    if options["host"] and not options["kfp_run"]:
+        raise Misuse("--host goes with --kfp-run. Name the run as well.")
+    if not inputs and traceback is None and not options["vertex_pipeline"] and not options["kfp_run"]:
         raise Misuse("nothing to diagnose. Name a log file or folder, pipe a log into 'check-failed-run -', or see --help.")
     try:
         if traceback is not None:
@@ -79,8 +87,8 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
             shorten_names(record)
     except InputError as error:
         raise Misuse(str(error)) from None
-    if options["vertex_pipeline"]:
-        return _vertex(record, options)
+    if options["vertex_pipeline"] or options["kfp_run"]:
+        return _pipeline(record, options)
     return _run(record, options)
 
 
@@ -95,10 +103,10 @@ def _add_signatures(paths: tuple[Path, ...]) -> None:
             raise Misuse(f"--signatures: {error}") from None
 
 
-def _vertex(record: Any, options: dict[str, Any]) -> int:
-    from check_failed_run.watch import watch_vertex
+def _pipeline(record: Any, options: dict[str, Any]) -> int:
+    from check_failed_run.watch import watch_kfp, watch_vertex
 
-    report = watch_vertex(record, options, Misuse)
+    report = (watch_vertex if options["vertex_pipeline"] else watch_kfp)(record, options, Misuse)
     publish(report, options)
     return exit_status(report) if options["exit_code"] else EXIT_OK
 
@@ -163,6 +171,22 @@ def render(report: Any, name: str, *, color: bool = False) -> str:
         from check_failed_run.report.markdown import render as markdown
 
         return markdown(report)
+    if name == "html":
+        from check_failed_run.report.html import render as html
+
+        return html(report)
+    if name == "sarif":
+        from check_failed_run.report.sarif import render as sarif
+
+        return sarif(report, Path.cwd())
+    if name == "junit":
+        from check_failed_run.report.junit import render as junit
+
+        return junit(report)
+    if name == "github":
+        from check_failed_run.report.github_annotations import render as github
+
+        return github(report, Path.cwd())
     from check_failed_run.report.text import render as text
 
     return text(report, color=color)

@@ -45,6 +45,8 @@ DEADLINE = 600.0  # seconds
 CLOUD_SHARE = 0.7  # of the deadline, for calls of cloud APIs; the rest is for the diagnosis itself
 OUTPUT_PARAMETERS = ("primary_cause", "confidence", "decision", "retry", "fingerprint")
 
+NO_PAGE = "<!doctype html><html lang=en><title>check-failed-run</title><p>The page could not be made. The card and the report hold the diagnosis.</p></html>\n"
+
 _PLACEHOLDER = "{{$"
 _VERTEX_JOB = re.compile(r"^projects/[\w.:-]{1,100}/locations/[\w-]{1,60}/pipelineJobs/[\w.-]{1,200}$")
 _OWN_FOLDER = re.compile(r"/[^/]+_(?P<id>-?\d{6,})/[^/]+$")  # {task name}_{task id}/{output}, in the pipeline root
@@ -114,6 +116,7 @@ def run_in_container(
     deadline: float | str = DEADLINE,
     report: str = "",
     card: str = "",
+    page: str = "",
     primary_cause: str = "",
     confidence: str = "",
     decision: str = "",
@@ -135,7 +138,7 @@ def run_in_container(
         logs: further log files or folders, separated by commas.
         framework, task, run_id: as on the command line.
         deadline: seconds until a report of what is known is written.
-        report, card: paths of the output artifacts.
+        report, card, page: paths of the output artifacts.
         primary_cause, confidence, decision, retry, fingerprint: paths of the output parameters.
     """
     started = time.monotonic()
@@ -173,6 +176,7 @@ def run_in_container(
         body = answer["report"]
         _write(report, json.dumps(body, indent=2, ensure_ascii=False) + "\n")
         _write(card, answer["card"])
+        _write(page, answer.get("page") or NO_PAGE)
         for name, path in paths.items():
             _write(path, str(body.get(name) or ""))
         print(answer["text"].rstrip("\n"), flush=True)
@@ -328,6 +332,7 @@ def _diagnose(request: Request, send: Any) -> None:
         report = diagnose(record, run_id=request.run_id or None, now=time.time())
     text, card = _rendered(report)
     send(report=report.to_dict(), text=text, card=card)
+    send(page=_page(report))  # after the rest: a page that cannot be made costs no diagnosis
 
 
 def vertex_job(request: Request) -> str | None:
@@ -483,6 +488,19 @@ def _rendered(report: Report) -> tuple[str, str]:
     return text(report), markdown(report)
 
 
+def _page(report: Report) -> str:
+    """The HTML page, or "" where it cannot be made."""
+    try:
+        from check_failed_run.report.html import render
+
+        return render(report)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        return ""
+
+
 def _pipeline_summary(record: RunRecord) -> dict[str, Any]:
     from check_failed_run.analysis.dag import read_dag
 
@@ -554,7 +572,7 @@ def _fallback(request: Request, answer: dict[str, Any], seconds: float) -> dict[
     except Exception:  # the renderers may be what broke
         text = f"Status: {report.run_status}\nPrimary cause: unknown (confidence: 0.00)\nRoot cause:\n{line}\nDecision: NO-GO\nConfidence: low\n"
         card = "# check-failed-run\n\nNo diagnosis was made. The reason is in the task's log and in the report.\n"
-    return {"report": report.to_dict(), "text": text, "card": card}
+    return {"report": report.to_dict(), "text": text, "card": card, "page": _page(report)}
 
 
 def _write(path: str, text: str) -> None:

@@ -13,6 +13,7 @@ def check_failed_run(
     status: dsl.PipelineTaskFinalStatus,
     report: dsl.Output[dsl.Artifact],
     card: dsl.Output[dsl.Markdown],
+    page: dsl.Output[dsl.HTML],
     primary_cause: dsl.OutputPath(str),
     confidence: dsl.OutputPath(str),
     decision: dsl.OutputPath(str),
@@ -32,6 +33,7 @@ def check_failed_run(
         status: final status of the tasks under the exit handler; set by the backend.
         report: check-failed-run.json.
         card: the Markdown card.
+        page: the HTML page.
         primary_cause: one of the 13 failure classes, none, or unknown.
         confidence: high, medium, low.
         decision: GO, NO-GO.
@@ -61,6 +63,7 @@ def check_failed_run(
             "--deadline", deadline_seconds,
             "--report", report.path,
             "--card", card.path,
+            "--page", page.path,
             "--primary-cause", primary_cause,
             "--confidence", confidence,
             "--decision", decision,

@@ -23,7 +23,7 @@ from check_failed_run.report.build import HIGH, level, normalise, quoted
 from check_failed_run.report.model import FailedTask, Finding, Missing, Report, SecondaryCause, Skipped
 from check_failed_run.report.redact import redact
 from check_failed_run.scanning.matcher import Matcher
-from check_failed_run.sources import cloud_logging, gcs, vertex
+from check_failed_run.sources import cloud_logging, gcs, kubeflow, vertex
 from check_failed_run.sources.clients import Clients, Fault
 from check_failed_run.sources.clients import now as clock
 
@@ -32,6 +32,7 @@ MAX_JOBS = 6  # tasks whose jobs are asked for by name
 MAX_RUNNING = 3
 SURE = 0.5  # below this, the first failed task's log is read as a whole
 QUIET = ("healthy", "running", "recovered")
+OPEN = ("RUNNING", "PENDING", "UNKNOWN")  # states of a task that has not ended
 _LABELLED = re.compile(r"\S+Z (?P<label>[A-Za-z][\w -]{2,30}?) ?[:=] (?P<value>\S.{2,300})$")
 _NUMBER = re.compile(r"(?<![\w.-])\d{3,}s?(?![\w-])(?!\.\d)")
 _WRAPPED = re.compile(r"AiPlatformException: code=[A-Z_]+, message=(?P<text>[^\n]{1,4000}?), cause=")
@@ -56,8 +57,9 @@ class Target:
 
     @property
     def job_ids(self) -> list[str]:
-        """CustomJob ids: the last attempt's, and those that it started."""
-        own = [name for name in self.task.jobs[-1:]]
+        """CustomJob ids: the last attempt's, and those that it started. A launcher whose job failed only passes that on, so it is left out."""
+        passed_on = any(info.name == child.name and info.state in ("FAILED", "CANCELLED", "EXPIRED") for child in self.children for info in self.infos)
+        own = [] if passed_on and any(child.kind == "customJobs" for child in self.children) else list(self.task.jobs[-1:])
         names = [*own, *(child.name for child in self.children if child.kind == "customJobs")]
         return [job for job in dict.fromkeys(name.rsplit("/", 1)[-1] for name in names) if job.isdigit()]
 
@@ -80,7 +82,9 @@ class VertexRun:
         self.name, self.clients = name, clients
         self.own_task, self.exit_handler, self.said = own_task, exit_handler, said
         self.pipeline: PipelineRecord | None = None
+        self.lost: Fault | None = None  # why the job could not be read
         self.dag: Dag | None = None
+        self.callers: list[str] = []  # who cancelled the job, as the audit log tells
         self._logs: dict[str, cloud_logging.JobLog] = {}
         self._infos: dict[str, vertex.JobInfo] = {}
         self._reader = cloud_logging.Reader(clients)
@@ -111,6 +115,7 @@ class VertexRun:
         base = replace(base, skipped=list(base.skipped), missing=list(base.missing), logs=list(base.logs), configs=list(base.configs), checkpoints=list(base.checkpoints))
         moment = now if now is not None else clock()
         self._reader.renew()
+        self.callers = []
         self._read_job(base, moment)
         if self.pipeline is None:
             if fallback is not None:
@@ -127,6 +132,7 @@ class VertexRun:
         self._read_files(targets, base)
         for target in targets[:MAX_DIAGNOSED]:
             self._diagnose(target, base, moment, run_id, first=target is targets[0])
+        self._who_cancelled(targets, base)
         if targets and targets[0].failed and targets[0].report is not None and targets[0].report.primary_cause == "evaluation-mismatch":
             self._compare_with_training(targets[0], base)
         report = self._merge(targets, base, run_id)
@@ -140,10 +146,12 @@ class VertexRun:
             job = vertex.get_job(self.clients, self.name)
         except Fault as fault:
             self.clients.gap(fault, base)
+            self.lost = fault
             if self.pipeline is None:
                 self.pipeline = self._from_events(base, moment)
                 self.dag = read_dag(self.pipeline) if self.pipeline else None
             return
+        self.lost = None
         self.pipeline = vertex.pipeline_record(job, own_task=self.own_task, exit_handler=self.exit_handler)
         self.pipeline.name = self.pipeline.name or self.name
         if self.pipeline.service_account and self.exit_handler:
@@ -178,10 +186,20 @@ class VertexRun:
             return [Target(task, True) for task in [*dag.independent, *dag.followed][:MAX_DIAGNOSED]]
         if self.pipeline.state == "CANCELLED" or (dag.cancelled and self.pipeline.state in ("FAILED", "CANCELLING")):
             return [Target(task, True) for task in dag.cancelled[:MAX_RUNNING]]
-        if self.pipeline.state == "SUCCEEDED":  # training may have gone wrong without failing
+        if self._well:  # training may have gone wrong without failing
             longest = sorted((t for t in dag.leaves if t.state == "SUCCEEDED" and t.jobs and not t.is_exit_task), key=lambda t: ((t.start or 0.0) - (t.end or 0.0), t.id))
             return [Target(task, False) for task in longest[:MAX_RUNNING]]
         return [Target(task, self._doubted) for task in sorted(dag.running, key=lambda t: (t.start or 0.0, t.id))[:MAX_RUNNING]]
+
+    @property
+    def _well(self) -> bool:
+        """Whether everything ended well; an exit task asks while the job itself is still running."""
+        assert self.dag is not None and self.pipeline is not None
+        if self.pipeline.state == "SUCCEEDED":
+            return True
+        dag = self.dag
+        open_tasks = any(t.state in OPEN and not t.is_exit_task for t in dag.leaves)
+        return self.exit_handler and self.said != "FAILED" and bool(dag.leaves) and not (dag.failed or dag.cancelled or open_tasks) and self.pipeline.state == "RUNNING"
 
     @property
     def _doubted(self) -> bool:
@@ -194,7 +212,8 @@ class VertexRun:
         for target in targets[:MAX_JOBS]:
             if target.task.state == "SUCCEEDED":
                 continue
-            for name in target.task.jobs[-1:]:
+            launched = target.task.state == "FAILED" and any(child.kind in vertex.JOB_KINDS for child in target.children)
+            for name in () if launched else target.task.jobs[-1:]:  # a launcher's own job says less than the one that it started
                 self._info(name, vertex.Child("customJobs", name), target, base)
             for child in target.children:
                 self._info(child.name, child, target, base)
@@ -321,8 +340,36 @@ class VertexRun:
                 cloud_logging.note_gap(self._logs[job], f"log of {task.name}", base)
         target.report = self._corrected(report, target, moment)
         _quote_settings(target)
+        _drop_local(target.report, [log.name for log in record.logs if log.task == task.id])
         target.log = next((log.name for log in record.logs if log.task == task.id and not log.name.endswith("/service")), None)
         record.logs = []  # their bytes are no longer needed
+
+    def _who_cancelled(self, targets: list[Target], base: RunRecord) -> None:
+        """Whether a person, a time limit or a parent stopped what is CANCELLED: the audit log and the job's own times tell."""
+        assert self.pipeline is not None
+        stopped = [t for t in targets if t.failed and (t.task.state == "CANCELLED" or any(info.state == "CANCELLED" for info in t.infos))]
+        for target in stopped:
+            for info in target.infos:
+                if target.report is not None and info.state == "CANCELLED" and (ran := vertex.ran_into_timeout(info)) is not None:
+                    _add_once(target.report.contributing_factors, f"job {info.id} ran for {ran:.0f} s and its timeout is {info.timeout or vertex.DEFAULT_TIMEOUT}")
+                    return
+        m = vertex.JOB_NAME.match(self.name)
+        if not (stopped or self.pipeline.state == "CANCELLED") or m is None:
+            return
+        ids = [m["id"], *(job for target in stopped for job in target.job_ids)]
+        start = self.pipeline.start or next((t.task.start for t in stopped if t.task.start), 0.0)
+        end = self.pipeline.end or max((t.task.end for t in stopped if t.task.end), default=None) or start + 90 * 86400
+        try:
+            raw, _ = cloud_logging.read_page(self.clients, cloud_logging.cancel_filter(ids, start, end + cloud_logging.AFTER))
+        except Fault as fault:
+            self.clients.gap(fault, base, "who cancelled the job")
+            return
+        callers = [caller for caller in map(cloud_logging.caller_of, raw) if caller is not None]
+        for moment, method, principal in callers[:2]:
+            self.callers.append(f"{method} was called by {principal} at {vertex.rfc3339(moment)}")
+        for target in stopped:
+            if target.report is not None:
+                target.report.contributing_factors += [line for line in self.callers if line not in target.report.contributing_factors]
 
     def _compare_with_training(self, target: Target, base: RunRecord) -> None:
         """What the failed evaluation and the training before it print under the same label, with other values."""
@@ -458,7 +505,7 @@ class VertexRun:
             report.decision, report.retry, report.fixes, report.findings = "NO-GO", "stop", [], []
             report.root_cause = f"The pipeline job could not be read, and nothing else shows a cause.{f' Its state is {state}.' if failed else ''}"
             report.summary = report.root_cause
-        report.next_commands = _unique([*report.next_commands, *_job_commands(self.name)])
+        report.next_commands = _unique([*report.next_commands, *_job_commands(self.name), *[item.how for item in base.missing if item.how.startswith("kubectl ")]])
         return report
 
     def _merge(self, targets: list[Target], base: RunRecord, run_id: str | None) -> Report:
@@ -466,8 +513,9 @@ class VertexRun:
 
         assert self.pipeline is not None and self.dag is not None
         done = [target for target in targets if target.report is not None]
-        well = self.pipeline.state == "SUCCEEDED" and all(target.report is not None and target.report.run_status in QUIET for target in done)
+        well = self._well and all(target.report is not None and target.report.run_status in QUIET for target in done)
         if not done or well:
+            base.logs += _pipeline_error(self.pipeline)
             return self._quiet(diagnose(base, run_id=run_id, now=None, matcher=self._engine()))
         groups = _grouped(done)
         rest = self._count_rest(groups)
@@ -590,16 +638,16 @@ class VertexRun:
         state, error = self.pipeline.state, self.pipeline.error_message
         if state == "FAILED" or (self.said == "FAILED" and state != "SUCCEEDED"):
             line = f"The pipeline failed and no task is marked as failed.{f' Its error: {_one_line(error)}' if error else ''}"
-            if report.primary_cause in ("none", "unknown"):
+            if report.run_status in QUIET or report.primary_cause in ("none", "unknown") or _only_wrapper(report):
                 report.run_status, report.primary_cause, report.primary_cause_confidence, report.confidence = "crashed", "unknown", 0.2, "low"
                 report.decision, report.retry, report.root_cause, report.summary = "NO-GO", "stop", line, line[:240]
                 report.missing.append(Missing("the task that failed", "no task of the job is marked as failed", _job_commands(self.name)[0]))
         elif state == "CANCELLED":
             report.run_status, report.primary_cause, report.primary_cause_confidence = "crashed", "pipeline-orchestration", 0.7
             report.confidence, report.decision, report.retry = level(0.7), "NO-GO", "stop"
-            report.root_cause = report.summary = "The pipeline was cancelled before a task had failed."
+            report.root_cause = report.summary = " ".join(["The pipeline was cancelled before a task had failed.", *(f"{line}." for line in self.callers)])
             report.next_commands.append(_cancel_command(self.name, self.pipeline))
-        elif state != "SUCCEEDED":
+        elif not self._well:
             report.run_status = "running" if report.run_status == "healthy" else report.run_status
             report.root_cause = report.summary = f"The pipeline is {state.lower()}; no task has failed."
         else:
@@ -621,6 +669,89 @@ class VertexRun:
             commands += [f"gcloud ai custom-jobs describe {job} --region={region} --project={project}" for job in target.job_ids[-1:]]
         commands += [c for child in target.children if child.kind != "customJobs" and (c := child.command(project, region))]
         return [*commands, *_job_commands(self.name)]
+
+
+class KfpRun(VertexRun):
+    """One run of open-source Kubeflow Pipelines.
+
+    Args:
+        run_id: id of the run.
+        host: address of the Kubeflow Pipelines API.
+        namespace: where its pods are; this pod's own, else ``kubeflow``, when absent.
+    """
+
+    def __init__(self, run_id: str, host: str, *, namespace: str | None = None, deadline: float = 600.0, exit_handler: bool = False, said: str | None = None):
+        self.space = namespace or kubeflow.namespace()
+        super().__init__(run_id, Clients(self.space, "", deadline), exit_handler=exit_handler, said=said)
+        self.host = host
+        self._pods: list[kubeflow.Pod] | None = None
+        self._api: Any = None
+
+    def _read_job(self, base: RunRecord, moment: float) -> None:
+        self._pods = None
+        try:
+            run = self.clients.call("runs.get", lambda timeout: kubeflow.get_run(self.host, self.name, timeout), resource=self.name)
+        except Fault as fault:
+            self.clients.gap(fault, base)
+            return
+        try:
+            job = kubeflow.vertex_like(run)
+            pods = {detail["taskId"]: detail.get("pods") or [] for detail in job["jobDetail"]["taskDetails"]}
+            self.pipeline = vertex.pipeline_record(job, exit_handler=self.exit_handler)
+        except vertex.SHAPE_ERRORS as error:
+            self.clients.gap(Fault("runs.get", 500, f"the answer has a shape that is not known ({type(error).__name__})", self.name), base)
+            return
+        self.pipeline.name, self.pipeline.platform = self.pipeline.name or self.name, "kfp"
+        self.pipeline.details["console"] = f"{self.host.rstrip('/')}/#/runs/details/{self.name}"
+        for task in self.pipeline.tasks:
+            task.details["pods"] = pods.get(task.id, [])
+            task.details["refused"] = False
+        self.dag = read_dag(self.pipeline)
+
+    def _read_jobs(self, targets: list[Target], base: RunRecord) -> None:
+        """There are no jobs behind a task, only pods."""
+
+    def _read_files(self, targets: list[Target], base: RunRecord) -> None:
+        """Artifacts lie in a store of the cluster; the pods' logs are what is read."""
+
+    def _read_logs(self, targets: list[Target], base: RunRecord, moment: float) -> None:
+        for target in targets[: 2 * MAX_JOBS]:
+            for pod in self._pods_of(target.task, base)[:2]:
+                data = self._pod_log(pod, base)
+                if data:
+                    target.record.logs.append(LogSource(f"{target.task.name}/{pod}", lambda data=data: io.BytesIO(data), len(data), task=target.task.id))
+            if not target.record.logs and target.failed:
+                how = f"kubectl -n {shlex.quote(self.space)} get pods -l pipeline/runid={shlex.quote(self.name)}"
+                base.missing.append(MissingEvidence(f"the log of task {target.task.name}", "no pod of it is left, and the artifact store gave no log", how))
+
+    def _pods_of(self, task: TaskRecord, base: RunRecord) -> list[str]:
+        if self._pods is None:
+            try:
+                self._api = self._api or self.clients.call("pods.list", lambda timeout: kubeflow.kubernetes_api(), service="kubernetes")
+                self._pods = self.clients.call("pods.list", lambda timeout: kubeflow.list_pods(self._api, self.space, self.name, timeout), service="kubernetes")
+            except Fault as fault:
+                self.clients.gap(fault, base)
+                self._pods = []
+        own = sorted((pod for pod in self._pods if pod.ran(task.name)), key=lambda pod: (pod.phase != "Failed", pod.name))
+        return [pod.name for pod in own] or list(task.details.get("pods") or [])
+
+    def _pod_log(self, pod: str, base: RunRecord) -> bytes:
+        fault: Fault | None = None
+        if self._api is not None:
+            try:
+                return self.clients.call("pods.log", lambda timeout: kubeflow.read_pod_log(self._api, self.space, pod, timeout), resource=pod, service="kubernetes")
+            except Fault as error:
+                fault = error
+        try:
+            return self.clients.call("pods.log", lambda timeout: kubeflow.read_archived_log(self.host, self.space, self.name, pod, timeout), resource=pod, service="archive")
+        except Fault as error:
+            self.clients.gap(fault or error, base)
+            return b""
+
+    def _commands(self, target: Target) -> list[str]:
+        space, run = shlex.quote(self.space), shlex.quote(self.name)
+        pods = [log.removeprefix(f"{target.task.name}/") for log in (target.log,) if log and not log.endswith("/error")]
+        return [*(f"kubectl -n {space} logs {shlex.quote(pod)} -c main" for pod in pods), f"kubectl -n {space} get pods -l pipeline/runid={run}", f"# console: {self.host.rstrip('/')}/#/runs/details/{self.name}"]
 
 
 def _errors(target: Target) -> list[LogSource]:
@@ -650,6 +781,15 @@ def _quote_settings(target: Target) -> None:
             for number, line in enumerate(source.open().read().decode("utf-8", "replace").splitlines(), 1):
                 if numbers & set(_NUMBER.findall(line)):
                     _add_once(report.evidence, f"{source.name}:{number}: {quoted(line)}")
+
+
+def _drop_local(report: Report, names: list[str]) -> None:
+    """Commands on a log file: the logs of a task are no files here, and the command that reads them comes with the others."""
+    report.next_commands = [command for command in report.next_commands if not any(name in command for name in names)]
+    for fix in report.fixes:
+        if fix.command and any(name in fix.command for name in names):
+            fix.command = None
+    report.missing = [item for item in report.missing if not any(name in item.how for name in names)]
 
 
 def _labelled(lines: list[tuple[str, int, str]]) -> dict[str, tuple[str, str]]:
@@ -686,6 +826,15 @@ def _quote_errors(report: Report, target: Target) -> None:
 def _inner(message: str) -> list[str]:
     """What the service's exception wraps: ``AiPlatformException: code=X, message=Y, cause=null; ...`` says Y, and repeats itself."""
     return list(dict.fromkeys(m["text"].strip() for m in _WRAPPED.finditer(message[:20000])))[:5]
+
+
+def _pipeline_error(pipeline: PipelineRecord) -> list[LogSource]:
+    """The error of a job that no task explains (it was refused as a whole), as a small log."""
+    if pipeline.state != "FAILED" or not pipeline.error_message:
+        return []
+    lines = [*_inner(pipeline.error_message), *pipeline.error_message.split("\n")][:200]
+    data = cloud_logging.text_of((int((pipeline.end or 0) * 1e9), line) for line in dict.fromkeys(lines) if line.strip()).encode("utf-8", "replace")
+    return [LogSource("pipeline/error", lambda: io.BytesIO(data), len(data))]
 
 
 def _settings(target: Target) -> list[LogSource]:
@@ -844,4 +993,4 @@ def _hint(access: Clients, fault: Fault) -> str:
     return f"Try: {note.missing[0].how}" if note.missing else ""
 
 
-__all__ = ["JobNotFound", "VertexRun", "open_run"]
+__all__ = ["JobNotFound", "KfpRun", "VertexRun", "open_run"]

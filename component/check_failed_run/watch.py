@@ -1,7 +1,8 @@
-"""Watching a Vertex AI job: look, wait, look again, until it ends, is diagnosed, or makes steady progress again."""
+"""Watching a pipeline run: look, wait, look again, until it ends, is diagnosed, or makes steady progress again."""
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -38,12 +39,34 @@ def watch_vertex(
         run = opened or open_run(options["vertex_pipeline"], project=options["project"], region=options["region"])
     except JobNotFound as error:
         raise misuse(str(error)) from None
+    return _watch(run, record, options, misuse, sleep)
+
+
+def watch_kfp(record: RunRecord, options: dict[str, Any], misuse: type[Exception], *, sleep: Callable[[float], None] = time.sleep) -> Report:
+    """As :func:`watch_vertex`, for the run ``options["kfp_run"]`` of the Kubeflow Pipelines at ``options["host"]``.
+
+    ``options["namespace"]``, where present, says where the run's pods are.
+    """
+    from check_failed_run.pipeline import KfpRun
+
+    host = options.get("host") or ""
+    if not host.startswith(("http://", "https://")):
+        raise misuse("--kfp-run: --host is missing or no address. Name the Kubeflow Pipelines API, as in --host http://localhost:8888 (kubectl port-forward svc/ml-pipeline 8888).")
+    if not re.fullmatch(r"[\w.-]{1,128}", options["kfp_run"]):
+        raise misuse(f"--kfp-run: {options['kfp_run']!r} is no run id. It is the last part of the run's address in the user interface.")
+    return _watch(KfpRun(options["kfp_run"], host, namespace=options.get("namespace")), record, options, misuse, sleep)
+
+
+def _watch(run: VertexRun, record: RunRecord, options: dict[str, Any], misuse: type[Exception], sleep: Callable[[float], None]) -> Report:
     progress = _Steadiness()
     report: Report | None = None
     try:
         while True:
             run.clients.renew(run.clients.deadline)
             report = run.look(record, run_id=options["run_id"], now=record.now)
+            if run.pipeline is None and run.lost is not None and run.lost.status == 404:
+                where = f"--region={run.clients.region} --project={run.clients.project}"
+                raise misuse(f"{run.name}: there is no such pipeline job. List them: gcloud ai pipeline-jobs list {where}")
             if options["once"] or record.now is not None or not _goes_on(run, report, progress):
                 return report
             _say(report, options)

@@ -16,15 +16,18 @@ from check_failed_run.catalogue.model import CLASSES, NO_FAILURE, UNKNOWN
 from check_failed_run.planning.fixes import Plan, fill, fill_command, newest_complete, template_values
 from check_failed_run.record import Checkpoint, PipelineRecord, RunRecord, TaskRecord
 from check_failed_run.report import model
+from check_failed_run.report.context import contexts
 from check_failed_run.report.redact import clean
-from check_failed_run.scanning.facts import LogLine, MetricPoint
+from check_failed_run.scanning.facts import LogFacts, LogLine, MetricPoint
 
 HIGH, MEDIUM = 0.80, 0.50
 QUOTE = 500  # characters of a quoted line
 MAX_EVIDENCE, MAX_POINTS, MAX_SIGNALS, MAX_SUMMARY, MAX_RANKS = 12, 400, 200, 240, 1024
 
 
-def build(diagnosis: Diagnosis, record: RunRecord, plan: Plan, *, run_id: str, timestamp: str, duration: float) -> model.Report:
+def build(
+    diagnosis: Diagnosis, record: RunRecord, plan: Plan, *, run_id: str, timestamp: str, duration: float, facts: Iterable[LogFacts] = ()
+) -> model.Report:
     """The report of one diagnosis, not yet redacted. The same input gives the same object."""
     cause = diagnosis.primary
     confidence = round(min(1.0, max(0.0, diagnosis.confidence)), 2)
@@ -78,6 +81,7 @@ def build(diagnosis: Diagnosis, record: RunRecord, plan: Plan, *, run_id: str, t
         signals=[_signal(signal) for signal in diagnosis.signals[:MAX_SIGNALS]],
         truncated="; ".join(note for note in notes if note) or None,
         pipeline=_pipeline(record.pipeline, diagnosis, record) if record.pipeline else None,
+        context=contexts(evidence, facts),
     )
 
 

@@ -172,6 +172,7 @@ class _Box:
     inner: list[_Box] = field(default_factory=list)
     edges: list[list[_Box]] = field(default_factory=list)  # from a box over lanes to a box
     lane: bool = False  # no box: room for an edge that passes this row
+    cluster: bool = False  # a frame around twins
 
 
 def picture(pipeline: Pipeline) -> str:
@@ -180,7 +181,7 @@ def picture(pipeline: Pipeline) -> str:
     if not family.by_id:
         return ""
     root = _Box("", "mixed", "")
-    _fill(root, family.roots, family)
+    _fill(root, family.roots, family, ROW)
     said = ", ".join(f"{number} {STATES[state][1]}" for state, number in counts(pipeline))
     width, height = root.width + 4, root.height + 4
     svg = ET.Element(
@@ -198,7 +199,7 @@ def picture(pipeline: Pipeline) -> str:
     return ET.tostring(svg, encoding="unicode")
 
 
-def _box(task_id: str, family: _Family) -> _Box:
+def _box(task_id: str, family: _Family, room: int) -> _Box:
     task = family.by_id[task_id]
     state = state_of(task)
     title = f"{task.name}: {STATES[state][1]}{_duration(task.seconds)}"
@@ -208,24 +209,24 @@ def _box(task_id: str, family: _Family) -> _Box:
         box.note = f"{number} tasks"
         box.title = f"{task.name}: {number} tasks, all {STATES[box.state][1]}"
     elif below := family.children.get(task_id):
-        _fill(box, below, family)
+        _fill(box, below, family, room)
     return box
 
 
-def _fill(box: _Box, siblings: list[str], family: _Family) -> None:
-    """Lay out the siblings inside ``box`` and set its size: rows from top to bottom, each centred, edges through free lanes."""
+def _fill(box: _Box, siblings: list[str], family: _Family, room: int) -> None:
+    """Lay out the siblings inside ``box`` and set its size: rows of ``room`` boxes from top to bottom, edges through free lanes."""
     boxes: dict[str, _Box] = {}
     rows: list[list[_Box]] = []
     for level in family.levels(siblings):
-        made = _summed({i: _box(i, family) for i in level})
+        made = {i: _box(i, family, room if len(level) == 1 else min(room, INNER_ROW)) for i in level}
+        made = _twins(_summed(made), siblings, family, room)
         boxes |= made
-        several = list(made.values())
-        limit = INNER_ROW if box.name else ROW
-        rows += [several[n : n + limit] for n in range(0, len(several), limit)]
+        several = list({id(b): b for b in made.values()}.values())
+        rows += [several[n : n + room] for n in range(0, len(several), room)]
     at = {id(inner): n for n, row in enumerate(rows) for inner in row}
-    pairs = [(boxes[other], boxes[i]) for i in siblings if i in boxes for other in family.by_id[i].depends_on if other in boxes and other != i]
+    pairs = [(boxes[other], boxes[i]) for i in siblings for other in family.by_id[i].depends_on if other in boxes]
     above: dict[int, list[_Box]] = {}
-    for source, target in pairs:
+    for source, target in {(id(a), id(b)): (a, b) for a, b in pairs}.values():
         if at[id(source)] >= at[id(target)]:  # a cycle in the input
             continue
         path = [source]
@@ -237,10 +238,16 @@ def _fill(box: _Box, siblings: list[str], family: _Family) -> None:
         above.setdefault(id(target), []).append(path[-1])
         box.edges.append([*path, target])
     _place(rows, above)
+    _wrap(box, rows)
+
+
+def _wrap(box: _Box, rows: list[list[_Box]]) -> None:
+    """Make ``rows``, which have their places, the inside of ``box``."""
     box.inner = [inner for row in rows for inner in row]
     left = min((inner.x for inner in box.inner), default=0.0)
     right = max((inner.x + inner.width for inner in box.inner), default=0.0)
-    pad, head = (PAD, HEAD + 6) if box.name else (0, 0)
+    pad = PAD if box.name or box.cluster else 0
+    head = HEAD + 6 if box.name else pad
     for inner in box.inner:
         inner.x += pad - left
         inner.y += head
@@ -248,7 +255,44 @@ def _fill(box: _Box, siblings: list[str], family: _Family) -> None:
     box.height = max((inner.y + inner.height for inner in box.inner), default=0.0) + pad
 
 
-def _place(rows: list[list[_Box]], above: dict[int, list[_Box]]) -> None:
+def _twins(made: dict[str, _Box], siblings: list[str], family: _Family, room: int) -> dict[str, _Box]:
+    """Boxes of a crowded level that wait for the same and are waited for by the same, in one frame with one edge each way."""
+    if len(made) <= room:
+        return made
+    after: dict[str, set[str]] = {}
+    for i in siblings:
+        for other in family.by_id[i].depends_on:
+            after.setdefault(other, set()).add(i)
+    alike: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
+    for i in made:
+        alike.setdefault((frozenset(family.by_id[i].depends_on), frozenset(after.get(i, ()))), []).append(i)
+    for ids in alike.values():
+        several = list({id(made[i]): made[i] for i in ids}.values())
+        if len(several) < 3:
+            continue
+        states = {b.state for b in several}
+        frame = _Box("", states.pop() if len(states) == 1 else "mixed", f"{len(ids)} tasks side by side", cluster=True)
+        per_row = room if len(alike) == 1 else min(room, INNER_ROW)
+        rows = [several[n : n + per_row] for n in range(0, len(several), per_row)]
+        _place(rows, {}, gap=GAP_X)
+        _wrap(frame, rows)
+        made = made | dict.fromkeys(ids, frame)
+    return made
+
+
+def _summed(boxes: dict[str, _Box]) -> dict[str, _Box]:
+    """A level of at most MAX_LEVEL boxes: the worst stay, the rest is one box."""
+    if len(boxes) <= MAX_LEVEL:
+        return boxes
+    ranked = sorted(boxes, key=lambda i: _ORDER[boxes[i].state])
+    kept, rest = set(ranked[: MAX_LEVEL - 1]), ranked[MAX_LEVEL - 1 :]
+    states = {boxes[i].state for i in rest}
+    state = states.pop() if len(states) == 1 else "mixed"
+    more = _Box(f"{len(rest)} more", state, ", ".join(boxes[i].name for i in rest[:40]))
+    return {i: b for i, b in boxes.items() if i in kept} | dict.fromkeys(rest, more)
+
+
+def _place(rows: list[list[_Box]], above: dict[int, list[_Box]], gap: float = GAP_Y) -> None:
     """Order each row by the middle of what its boxes wait for, and centre it below them."""
     y = 0.0
     for row in rows:
@@ -262,23 +306,11 @@ def _place(rows: list[list[_Box]], above: dict[int, list[_Box]]) -> None:
             if b.lane:
                 b.height = tall
             x += b.width + GAP_X
-        y += tall + GAP_Y
+        y += tall + gap
 
 
 def _middle(above: list[_Box], otherwise: float) -> float:
     return sum(b.x + b.width / 2 for b in above) / len(above) if above else otherwise
-
-
-def _summed(boxes: dict[str, _Box]) -> dict[str, _Box]:
-    """A level of at most MAX_LEVEL boxes: the worst stay, the rest is one box."""
-    if len(boxes) <= MAX_LEVEL:
-        return boxes
-    ranked = sorted(boxes, key=lambda i: _ORDER[boxes[i].state])
-    kept, rest = set(ranked[: MAX_LEVEL - 1]), ranked[MAX_LEVEL - 1 :]
-    states = {boxes[i].state for i in rest}
-    state = states.pop() if len(states) == 1 else "mixed"
-    more = _Box(f"{len(rest)} more", state, ", ".join(boxes[i].name for i in rest[:40]))
-    return {i: b for i, b in boxes.items() if i in kept} | {"\0more": more}
 
 
 def _draw(parent: ET.Element, box: _Box, x: float, y: float) -> None:
@@ -296,14 +328,15 @@ def _draw(parent: ET.Element, box: _Box, x: float, y: float) -> None:
     for inner in box.inner:
         if inner.lane:
             continue
-        group = ET.SubElement(parent, "g", {"class": f"{'group' if inner.inner else 'node'} s-{inner.state}"})
+        group = ET.SubElement(parent, "g", {"class": f"{'cluster' if inner.cluster else 'group' if inner.inner else 'node'} s-{inner.state}"})
         ET.SubElement(group, "title").text = inner.title
         left, top = x + inner.x, y + inner.y
         frame = {"x": f"{left:.1f}", "y": f"{top:.1f}", "width": f"{inner.width:.1f}", "height": f"{inner.height:.1f}", "rx": "7"}
         ET.SubElement(group, "rect", frame)
         symbol, words = STATES[inner.state]
         if inner.inner:
-            _text(group, left + 10, top + 17, f"{symbol} {_short(inner.name, 60)}", "name")
+            if inner.name:
+                _text(group, left + 10, top + 17, f"{symbol} {_short(inner.name, 60)}", "name")
             _draw(group, inner, left, top)
             continue
         _text(group, left + 10, top + 19, _short(inner.name, NAME), "name")

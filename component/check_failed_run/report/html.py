@@ -52,11 +52,12 @@ _PLACE = re.compile(r"(.{1,400}?:\d+): (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """An evidence string in its parts; ``own`` marks the line where the failure starts."""
+    """An evidence string in its parts; ``own`` marks the line where the failure starts, ``around`` are (is it the line, text)."""
 
     place: str
     text: str
     own: bool
+    around: list[tuple[bool, str]]
 
 
 def render(report: Report) -> str:
@@ -138,10 +139,11 @@ def _moment(timestamp: str | None) -> str | None:
 def _quotes(report: Report) -> list[Quote]:
     point = report.failure_point
     own = f"{point.input}:{point.line}" if point else None
+    around = {f"{c.input}:{c.line}": [(line.startswith(f"{c.line}: "), line) for line in c.text.split("\n")] for c in report.context}
     quotes = []
     for text in report.evidence:
         m = _PLACE.fullmatch(text)
-        quotes.append(Quote(m[1], m[2], m[1] == own) if m else Quote("", text, False))
+        quotes.append(Quote(m[1], m[2], m[1] == own, around.get(m[1], [])) if m else Quote("", text, False, []))
     return quotes
 
 

@@ -72,8 +72,11 @@ def _tasks(report: Report) -> list[ET.Element]:
     first = next((task.id for task in graph if task.failed_first), None)
     first = first or next((task.id for task in graph if task.name == pipeline.first_failed_task), None)
     cases = []
+    seen: dict[str, int] = {}
     for task in graph:
-        case = _case(task.name, pipeline.name.rsplit("/", 1)[-1], task.seconds)
+        seen[task.name] = seen.get(task.name, 0) + 1
+        name = task.name if seen[task.name] == 1 else f"{task.name} [{seen[task.name]}]"  # readers merge cases of one name
+        case = _case(name, pipeline.name.rsplit("/", 1)[-1], task.seconds)
         if task.state == "FAILED" and task.id == first:
             _failure(case, "failure" if report.primary_cause != "unknown" else "error", report)
         elif task.state == "FAILED":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from check_failed_run.report.dag_picture import tree
 from check_failed_run.report.model import Report
 
 CARD_EVIDENCE, CARD_FIXES, CELL = 4, 3, 300
@@ -77,6 +78,8 @@ def _details(report: Report) -> list[str]:
                 ],
             ),
         )
+    if report.pipeline is not None and report.pipeline.graph:
+        section("Pipeline", fence(tree(report.pipeline, 60)))
     if report.pipeline is not None and report.pipeline.failures:
         section(
             "Failed tasks",

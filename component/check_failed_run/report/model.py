@@ -196,6 +196,15 @@ class Pipeline(_Part):
 
 
 @dataclass(slots=True)
+class Context(_Part):
+    """The log around a line of ``evidence``. ``text`` holds one line each as ``number: raw``, cut at 300 characters."""
+
+    input: str
+    line: int
+    text: str
+
+
+@dataclass(slots=True)
 class Report(_Part):
     run_id: str
     timestamp: str
@@ -230,6 +239,7 @@ class Report(_Part):
     signals: list[Signal] = field(default_factory=list)
     truncated: str | None = None
     pipeline: Pipeline | None = None
+    context: list[Context] = field(default_factory=list)
     schema_version: str = SCHEMA_VERSION
     skill_name: str = SKILL_NAME
 

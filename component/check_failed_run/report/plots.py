@@ -249,13 +249,12 @@ def rank_lanes(ranks: list[RankState]) -> Lanes | None:
 
 
 def _places(ranks: list[RankState]) -> tuple[dict[int, float], str, dict[int, str]]:
-    times = {r.rank: _seconds(r.timestamp) for r in ranks if r.timestamp}
+    times = {r.rank: seconds for r in ranks if (seconds := _seconds(r.timestamp)) is not None}
     stopped = [r for r in ranks if r.line is not None]
     if len(times) > 1 and len(times) >= len(stopped):
         first, last = min(times.values()), max(times.values())
-        words = {rank: "first" if t == first else f"+{duration(t - first) if t - first >= 1 else f'{1000 * (t - first):.0f} ms'}" for rank, t in times.items()}
-        spread = duration(last - first) if last - first >= 1 else f"{1000 * (last - first):.0f} ms"
-        return _scaled(times), f"Time from left to right; {spread} from the first stop to the last", words
+        words = {rank: f"+{_span(t - first)}" for rank, t in times.items()}
+        return _scaled(times), f"Time from left to right; {_span(last - first)} from the first stop to the last", words
     lines = {r.rank: float(r.line) for r in stopped if r.line is not None}
     if len(lines) > 1 and len({r.input for r in stopped}) == 1:
         words = {rank: f"line {line:.0f}" for rank, line in lines.items()}
@@ -263,10 +262,17 @@ def _places(ranks: list[RankState]) -> tuple[dict[int, float], str, dict[int, st
     return {r.rank: 60.0 for r in stopped}, "The ranks share no clock: places on the lanes say nothing about order", {r.rank: f"line {r.line}" for r in stopped}
 
 
+def _span(seconds: float) -> str:
+    return duration(seconds) if seconds >= 1 or not seconds else f"{1000 * seconds:.0f} ms"
+
+
 def _scaled(values: dict[int, float]) -> dict[int, float]:
     low, high = min(values.values()), max(values.values())
     return {rank: 40.0 + 55.0 * ((value - low) / (high - low) if high > low else 0.0) for rank, value in values.items()}
 
 
-def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+def _seconds(text: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None

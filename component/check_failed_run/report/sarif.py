@@ -41,7 +41,7 @@ def render(report: Report, root: Path | None = None) -> str:
         results[0]["relatedLocations"] = related
     run: dict[str, Any] = {
         "tool": {"driver": {"name": report.skill_name, "version": _version(), "semanticVersion": _version(), "rules": rules}},
-        "automationDetails": {"id": f"{report.skill_name}/{report.framework}/"},
+        "automationDetails": {"id": f"{report.skill_name}/"},
         "invocations": [{"executionSuccessful": True, "endTimeUtc": report.timestamp}],
         "columnKind": "utf16CodeUnits",
         "properties": {"run_id": report.run_id, "run_status": report.run_status, "decision": report.decision, "retry": report.retry},
@@ -188,6 +188,8 @@ def _physical(path: str, line: int, snippet: str | None) -> dict[str, Any]:
 
 def uri(path: str) -> str:
     """A path as a URI reference: relative as it is, absolute with ``file://``; everything else percent-encoded."""
+    if re.match(r"(?:gs|s3|https?|file)://", path):
+        return quote(path.encode("utf-8", "replace"), safe="/:%")
     path = path.replace("\\", "/")
     if re.match(r"[A-Za-z]:/", path):
         return "file:///" + quote(path, safe="/:")

@@ -34,13 +34,16 @@ ROLES: dict[str, tuple[str, str, str]] = {
     "hyperparameterTuningJobs.get": ("aiplatform.hyperparameterTuningJobs.get", "roles/aiplatform.viewer", "the tuning job behind a task"),
     "trainingPipelines.get": ("aiplatform.trainingPipelines.get", "roles/aiplatform.viewer", "the AutoML job behind a task"),
     "logEntries.list": ("logging.logEntries.list", "roles/logging.viewer", "the tasks' logs"),
+    "runs.get": ("runs.get", "kubeflow-pipelines-view", "the run's tasks, their states and errors"),
+    "pods.list": ("pods.list", "view", "which pod ran which task"),
+    "pods.log": ("pods/log.get", "view", "the tasks' logs"),
     "objects.list": ("storage.objects.list", "roles/storage.objectViewer", "the run's files and checkpoints in Cloud Storage"),
     "objects.get": ("storage.objects.get", "roles/storage.objectViewer", "the run's files in Cloud Storage"),
 }
 ACCOUNT = re.compile(r"[\w.+-]{1,120}@[\w.-]{1,120}")  # an account that may stand in a command
 _CONSENT = "--condition=None"
 _TENANT_PROJECT = re.compile(r"^[a-z0-9]+-tp$")
-_CONNECTION = ("ConnectionError", "ConnectTimeout", "ReadTimeout", "Timeout", "ChunkedEncodingError", "TransportError", "RetryError", "_InactiveRpcError", "IncompleteRead", "ProtocolError", "ConnectionResetError")
+_CONNECTION = ("ConnectionError", "ConnectTimeout", "ReadTimeout", "Timeout", "ChunkedEncodingError", "TransportError", "RetryError", "_InactiveRpcError", "IncompleteRead", "ProtocolError", "ConnectionResetError", "MaxRetryError", "NewConnectionError", "ConfigException")
 
 
 def now() -> float:
@@ -164,6 +167,8 @@ class Clients:
             record.missing.append(gap)
 
     def _mend(self, fault: Fault, role: str, bucket: str | None) -> str:
+        if fault.api in ("runs.get", "pods.list", "pods.log"):
+            return self._mend_kubernetes(fault, role)
         if (fault.status == 403 and "has not been used in project" in fault.message) or "SERVICE_DISABLED" in fault.message:
             service = "logging.googleapis.com" if fault.api.startswith("log") else "storage.googleapis.com" if fault.api.startswith("obj") else "aiplatform.googleapis.com"
             return f"gcloud services enable {service} --project={self.project}"
@@ -185,6 +190,14 @@ class Clients:
         if fault.api.startswith("obj") and bucket:
             return f"gcloud storage ls gs://{bucket}"
         return f"check-failed-run --vertex-pipeline {shlex.quote(fault.resource or 'JOB')} --project {self.project} --region {self.region}"
+
+    def _mend_kubernetes(self, fault: Fault, role: str) -> str:
+        space = shlex.quote(self.project)
+        if fault.status == 403:
+            return f"kubectl create rolebinding check-failed-run-{role} --clusterrole={role} --serviceaccount={space}:ACCOUNT -n {space}"
+        if fault.api == "runs.get":
+            return f"kubectl -n {space} get workflow -l pipeline/runid={shlex.quote(fault.resource)} -o yaml > workflow.yaml"
+        return f"kubectl -n {space} logs {shlex.quote(fault.resource or 'POD')} -c main > task.log; check-failed-run task.log"
 
     def _member(self) -> str:
         who = self.principal
@@ -283,6 +296,9 @@ def classify(error: Exception, api: str, resource: str = "") -> Fault:
     if callable(code):  # a raw gRPC error
         code = None
     status = getattr(code, "value", code)
+    if status is None and isinstance(getattr(error, "status", None), int):
+        status = error.status  # type: ignore[attr-defined]  # kfp_server_api, kubernetes
+        message = str(getattr(error, "reason", None) or message)
     if isinstance(status, tuple):
         status = None
     if name in ("DeadlineExceeded", "GatewayTimeout") or "timed out" in message.lower():

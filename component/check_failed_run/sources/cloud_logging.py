@@ -104,6 +104,26 @@ def events_filter(job_id: str, start: float | None = None) -> str:
     return " AND ".join(parts)
 
 
+def cancel_filter(ids: Iterable[str], start: float, end: float) -> str:
+    """The filter for the audit log's entries of calls that cancelled one of these jobs."""
+    wanted = " OR ".join(f'"{job}"' for job in ids if re.fullmatch(r"[\w.-]{1,200}", job))
+    return (
+        f'logName:"cloudaudit.googleapis.com" AND protoPayload.methodName:"Cancel" AND protoPayload.resourceName:({wanted})'
+        f' AND timestamp>="{rfc3339(start)}" AND timestamp<="{rfc3339(end)}"'
+    )
+
+
+def caller_of(raw: Any) -> tuple[float, str, str] | None:
+    """(time, method, principal) of an audit log entry; None for another payload."""
+    from google.cloud.audit.audit_log_pb2 import AuditLog
+
+    audit = AuditLog()
+    if raw.WhichOneof("payload") != "proto_payload" or not raw.proto_payload.Unpack(audit):
+        return None
+    principal = audit.authentication_info.principal_email
+    return (raw.timestamp.seconds + raw.timestamp.nanos / 1e9, audit.method_name.rsplit(".", 1)[-1], principal) if principal else None
+
+
 def read_page(clients: Clients, query: str, *, newest_first: bool = False, token: str = "") -> tuple[list[Any], str]:
     """(raw LogEntry messages, next page token). An empty page may still have a token.
 

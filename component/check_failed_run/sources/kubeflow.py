@@ -308,3 +308,244 @@ def _add_files(files: list[Path], folder: Path, task: str, record: RunRecord) ->
         record.logs += part.logs
         record.configs += [type(c)(shown, c.values) for c in part.configs]
         record.skipped += [SkippedInput(shown, s.reason) for s in part.skipped]
+
+
+# ---------------------------------------------------------------------------------------------- open source: a run by its id
+
+GENERIC = re.compile(r"^(?:executor|system-(?:container|dag)-(?:executor|impl|driver)|driver|container-impl)$|^root(?:\.0)?$")
+_DRIVER = re.compile(r"^(?P<of>.+?)-(?:container-|dag-)?driver$|^root-driver$")
+_NODE = "workflows.argoproj.io/node-name"  # annotation of a pod: {workflow}.root.{task}.executor
+_TOKEN_FILE = "/var/run/secrets/kubeflow/pipelines/token"
+_NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+MAX_POD_LOG = 8 << 20  # bytes of one pod's log: its end
+
+
+def get_run(host: str, run_id: str, timeout: float) -> dict[str, Any]:
+    """The run's JSON (``GET /apis/v2beta1/runs/{id}``), with kfp's own REST client.
+
+    ``kfp.Client`` is that client without time limits, so the layer below it is called. A token is taken from
+    ``KF_PIPELINES_TOKEN`` or the file that kfp reads (``KF_PIPELINES_SA_TOKEN_PATH``). The JSON is read raw: newer servers send
+    ``status`` and ``pods`` where older ones send ``state`` and ``pod_name``.
+
+    Raises:
+        kfp_server_api.ApiException, OSError, urllib3 errors: the run cannot be read.
+    """
+    import kfp_server_api
+
+    configuration = kfp_server_api.Configuration(host=host.rstrip("/"))
+    configuration.retries = False
+    token = _kfp_token()
+    api = kfp_server_api.ApiClient(configuration)
+    if token:
+        api.default_headers["Authorization"] = f"Bearer {token}"
+    # the client ignores a time limit that is a plain float
+    response = kfp_server_api.RunServiceApi(api).run_service_get_run(run_id, _preload_content=False, _request_timeout=(timeout, timeout))
+    data = response.data
+    loaded = json.loads(data[: 4 * MAX_JSON])
+    if not isinstance(loaded, dict):
+        raise ValueError("the answer is not a JSON object")
+    return loaded.get("run") if isinstance(loaded.get("run"), dict) else loaded
+
+
+def _kfp_token() -> str | None:
+    if os.environ.get("KF_PIPELINES_TOKEN"):
+        return os.environ["KF_PIPELINES_TOKEN"]
+    try:
+        return Path(os.environ.get("KF_PIPELINES_SA_TOKEN_PATH") or _TOKEN_FILE).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def vertex_like(run: dict[str, Any]) -> dict[str, Any]:
+    """The run in the shape of a Vertex AI PipelineJob, so that one reader joins tasks and spec.
+
+    Argo's nodes are folded: ``train`` with its ``train-driver`` and ``executor`` is one task, failed if any of them failed; groups
+    come from the spec. A task that was skipped because something before it failed is left to the spec.
+    """
+    spec = run.get("pipeline_spec") or {}
+    spec = spec.get("pipeline_spec") if isinstance(spec.get("pipeline_spec"), dict) else spec
+    nodes = [n for n in (run.get("run_details") or {}).get("task_details") or [] if isinstance(n, dict)]
+    owner = _owners(nodes)
+    places = _places(spec)
+    details: dict[str, dict[str, Any]] = {}
+    for node in nodes:
+        name = _task_name(node, owner)
+        if name is None or (places and name not in places):
+            continue
+        detail = details.setdefault(name, {"taskId": str(node.get("task_id") or name), "taskName": name, "pods": []})
+        _fold(detail, node)
+    for detail in details.values():
+        detail["state"] = _settle(detail.pop("seen"))
+    groups: dict[str, dict[str, Any]] = {}
+    for name, detail in details.items():
+        parent = ""
+        for group in places.get(name, ((),))[0]:
+            path = f"{parent}/{group}" if parent else group
+            entry = groups.setdefault(path, {"taskId": f"group:{path}", "taskName": group, "parentTaskId": f"group:{parent}" if parent else "", "state": "SUCCEEDED", "execution": {"schemaTitle": "system.DagExecution"}})
+            if detail["state"] in ("FAILED", "RUNNING") and entry["state"] != "FAILED":
+                entry["state"] = detail["state"]
+            parent = path
+        detail["parentTaskId"] = f"group:{parent}" if parent else ""
+    return {
+        "name": str(run.get("run_id") or ""), "displayName": run.get("display_name"), "state": _word(run.get("state")), "createTime": run.get("created_at"),
+        "startTime": run.get("created_at"), "endTime": run.get("finished_at"), "error": run.get("error"), "serviceAccount": run.get("service_account"),
+        "runtimeConfig": {"parameterValues": (run.get("runtime_config") or {}).get("parameters") or {}, "gcsOutputDirectory": (run.get("runtime_config") or {}).get("pipeline_root")},
+        "pipelineSpec": spec, "jobDetail": {"taskDetails": [*groups.values(), *details.values()]},
+    }  # fmt: skip
+
+
+def _word(state: Any) -> str:
+    word = str(state or "").upper()
+    return _STATES.get(word, word)
+
+
+def _owners(nodes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Node by the ids and pod names of its children."""
+    found: dict[str, dict[str, Any]] = {}
+    for node in nodes:
+        for child in node.get("child_tasks") or []:
+            for key in (child.get("task_id"), child.get("pod_name")):
+                if key:
+                    found[str(key)] = node
+    return found
+
+
+def _task_name(node: dict[str, Any], owner: dict[str, dict[str, Any]]) -> str | None:
+    """The spec's name of the task that a node belongs to; None for the run itself."""
+    seen = 0
+    while node is not None and seen < 20:
+        name = str(node.get("display_name") or node.get("name") or "")
+        m = _DRIVER.match(name)
+        if m and m["of"]:
+            return m["of"]
+        if name and not GENERIC.match(name) and not m:
+            return name
+        node = owner.get(str(node.get("task_id"))) or owner.get(str(node.get("pod_name")))  # type: ignore[assignment]
+        seen += 1
+    return None
+
+
+def _fold(detail: dict[str, Any], node: dict[str, Any]) -> None:
+    state = _word(node.get("state") or node.get("status")) or "PENDING"
+    driver = bool(_DRIVER.match(str(node.get("display_name") or node.get("name") or "")))
+    detail.setdefault("seen", []).append((driver, state))
+    for key, take, start in (("startTime", min, "start_time"), ("endTime", max, "end_time")):
+        moment = str(node.get(start) or "")
+        if moment and not moment.startswith(("0001", "1970")):
+            detail[key] = take(filter(None, (detail.get(key), moment)))
+    error = node.get("error") if isinstance(node.get("error"), dict) else {}
+    if error.get("message") and state == "FAILED":
+        detail["error"] = {"code": error.get("code"), "message": str(error["message"])}
+    if state in ("FAILED", "RUNNING"):
+        pods = [node.get("pod_name"), *((pod or {}).get("name") for pod in node.get("pods") or [])]
+        detail["pods"] += [str(pod) for pod in pods if pod and str(pod) not in detail["pods"]]
+
+
+def _settle(seen: list[tuple[bool, str]]) -> str:
+    """The state of a task from those of its nodes. A node that was skipped though its driver ran was a cache hit (or a false
+    condition); without a driver it was left out because something before it failed."""
+    states = {state for _, state in seen}
+    own = {state for driver, state in seen if not driver}
+    for state in ("FAILED", "CANCELLED", "RUNNING"):
+        if state in states:
+            return state
+    if "SUCCEEDED" in own:
+        return "SUCCEEDED"
+    if own & {"SKIPPED", "OMITTED"}:
+        return "SKIPPED" if (True, "SUCCEEDED") in seen else "NOT_TRIGGERED"
+    return "PENDING"
+
+
+def _places(spec: dict[str, Any]) -> dict[str, list[tuple[str, ...]]]:
+    """task name: the groups around it, from the compiled spec."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+
+    def visit(dag: dict[str, Any], path: tuple[str, ...]) -> None:
+        for key, task in (dag.get("tasks") or {}).items():
+            component = (spec.get("components") or {}).get((task.get("componentRef") or {}).get("name") or "") or {}
+            if "dag" in component and len(path) < 20:
+                visit(component["dag"], (*path, key))
+            else:
+                found.setdefault(key, []).append(path)
+
+    visit((spec.get("root") or {}).get("dag") or {}, ())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of a run: its name, phase and the Argo node that it ran."""
+
+    name: str
+    phase: str
+    node: str
+
+    def ran(self, task: str) -> bool:
+        """Whether it is the pod of this task's own container (not of its driver)."""
+        parts = self.node.split(".")
+        return task in parts and not any(_DRIVER.match(part) for part in parts[-1:])
+
+
+def namespace() -> str:
+    """The namespace of the runs: this pod's own, else kubeflow."""
+    try:
+        return Path(_NAMESPACE_FILE).read_text().strip() or "kubeflow"
+    except OSError:
+        return "kubeflow"
+
+
+def default_host() -> str:
+    """The Kubeflow Pipelines API as a pod of the cluster reaches it."""
+    if os.environ.get("KF_PIPELINES_ENDPOINT"):
+        return os.environ["KF_PIPELINES_ENDPOINT"]
+    host, port = os.environ.get("ML_PIPELINE_SERVICE_HOST"), os.environ.get("ML_PIPELINE_SERVICE_PORT", "8888")
+    return f"http://{host}:{port}" if host else "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+
+
+def kubernetes_api() -> Any:
+    """The core API, from inside a cluster or by the kubeconfig.
+
+    Raises:
+        kubernetes.config.ConfigException: there is neither.
+    """
+    from kubernetes import client, config
+
+    try:
+        config.load_incluster_config()
+    except config.ConfigException:
+        config.load_kube_config()
+    configuration = client.Configuration.get_default_copy()
+    configuration.retries = False
+    return client.CoreV1Api(client.ApiClient(configuration))
+
+
+def list_pods(api: Any, space: str, run_id: str, timeout: float) -> list[Pod]:
+    """The pods of a run that are still there."""
+    found = api.list_namespaced_pod(space, label_selector=f"pipeline/runid={run_id}", limit=500, _request_timeout=(timeout, timeout))
+    return [Pod(pod.metadata.name, pod.status.phase or "", (pod.metadata.annotations or {}).get(_NODE, "")) for pod in found.items]
+
+
+def read_pod_log(api: Any, space: str, pod: str, timeout: float) -> bytes:
+    """The end of a pod's main container's log."""
+    response = api.read_namespaced_pod_log(pod, space, container="main", timestamps=True, tail_lines=100_000, _preload_content=False, _request_timeout=(timeout, timeout))
+    return response.read()[-MAX_POD_LOG:]
+
+
+def read_archived_log(host: str, space: str, run_id: str, pod: str, timeout: float) -> bytes:
+    """The log of a pod through the user interface's server, which falls back to the artifact store when the pod is gone.
+
+    Raises:
+        OSError: it does not answer, or not with a log.
+    """
+    from urllib.parse import urlencode
+    from urllib.request import Request, urlopen
+
+    if not host.startswith(("http://", "https://")):
+        raise OSError("the host is no http address")
+    query = urlencode({"podname": pod, "runid": run_id, "podnamespace": space})
+    token = _kfp_token()
+    request = Request(f"{host.rstrip('/')}/k8s/pod/logs?{query}", headers={"Authorization": f"Bearer {token}"} if token else {})
+    with urlopen(request, timeout=timeout) as response:
+        if "html" in (response.headers.get("Content-Type") or ""):
+            raise OSError("the answer is a page, not a log")
+        return response.read(MAX_POD_LOG)

@@ -25,6 +25,7 @@ _OURS = re.compile(r"check[-_]failed[-_]run")
 _EXIT_CODE = re.compile(r"exited with a non-zero status of (?P<code>\d{1,3})|(?:exit(?:ed with)? (?:code|status)) (?P<code2>\d{1,3})")
 _DAG_ERROR = re.compile(r"The failed tasks are: \[(?P<names>[^\]]*)\]")
 
+SHAPE_ERRORS = (AttributeError, TypeError, ValueError, KeyError, RecursionError)  # of JSON that has another shape than documented
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED", "NOT_TRIGGERED"})
 JOB_ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
 # The task store's words and those of ML Metadata, in the words of taskDetails.state.
@@ -45,6 +46,8 @@ CHILD_COMMANDS = {
     "operations": "gcloud ai operations describe {id} --region={region} --project={project}",
     "batches": "gcloud dataproc batches describe {id} --region={region} --project={project}",
 }
+DEFAULT_TIMEOUT = "604800s"  # of a CustomJob: seven days
+JOB_KINDS = ("customJobs", "batchPredictionJobs", "hyperparameterTuningJobs", "trainingPipelines")  # kinds that get_child reads
 _BY_TYPE = {
     "DataflowJob": "gcloud dataflow jobs describe {id} --region={region} --project={project}",
     "BigQueryJob": "bq show --format=prettyjson --job=true {project}:{region}.{id}",
@@ -158,11 +161,14 @@ def pipeline_record(job: dict[str, Any], *, own_task: str | None = None, exit_ha
     if m:
         pipeline.details.update(project=m["project"], region=m["region"], job_id=m["id"], console=console(m["project"], m["region"], m["id"]))
     details = [d for d in (job.get("jobDetail") or {}).get("taskDetails") or [] if isinstance(d, dict)]
-    tasks = [_task(detail) for detail in details]
-    spec = job.get("pipelineSpec") or {}
-    root = _root(tasks, details, m["id"] if m else None)
-    pipeline.tasks = _join(tasks, spec, root, pipeline)
-    _mark_own(pipeline, spec, own_task, exit_handler)
+    for spec in (job.get("pipelineSpec") or {}, {}):
+        tasks = [_task(detail) for detail in details]
+        try:
+            pipeline.tasks = _join(tasks, spec, _root(tasks, details, m["id"] if m else None), pipeline)
+            _mark_own(pipeline, spec, own_task, exit_handler)
+            break
+        except SHAPE_ERRORS:  # the spec is free JSON; the tasks are worth more than its order
+            pipeline.tasks, pipeline.details["spec_unreadable"] = [], True
     return pipeline
 
 
@@ -539,6 +545,15 @@ def get_child(clients: Clients, child: Child) -> JobInfo | None:
         return None
     api, function = calls[child.kind]
     return job_info(_plain(clients.call(api, function, resource=child.name)))
+
+
+def ran_into_timeout(info: JobInfo) -> float | None:
+    """How long the job ran, in seconds, if that is just its time limit; else None."""
+    m = re.fullmatch(r"(\d+(?:\.\d+)?)s", info.timeout or DEFAULT_TIMEOUT)
+    if m is None or info.start is None or info.end is None:
+        return None
+    ran, limit = info.end - info.start, float(m[1])
+    return ran if 0.98 * limit <= ran <= limit + 600 else None
 
 
 def job_info(job: dict[str, Any]) -> JobInfo:

@@ -47,7 +47,7 @@
     box.appendChild(button);
   });
   // On a narrow screen the picture starts at the task that failed first.
-  var failed = document.querySelector(".dag .s-failed-first:not(.group)");
+  var failed = document.querySelector(".dag .node.s-failed-first");
   if (failed) {
     var region = failed.closest(".scroll");
     var box = failed.getBoundingClientRect();
