@@ -14,10 +14,13 @@ ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 COPY requirements/build.txt requirements/slim.txt requirements/full.txt /src/requirements/
+# kfp-server-api is published as source only; it is built with the pinned setuptools, everything else is a wheel.
 RUN python3 -m venv /build \
  && /build/bin/pip install -q --require-hashes -r /src/requirements/build.txt \
  && python3 -m venv /opt/check-failed-run \
- && /opt/check-failed-run/bin/pip install -q --require-hashes --only-binary :all: -r "/src/requirements/${VARIANT}.txt"
+ && /opt/check-failed-run/bin/pip install -q --require-hashes -r /src/requirements/build.txt \
+ && /opt/check-failed-run/bin/pip install -q --require-hashes --only-binary :all: --no-binary kfp-server-api --no-build-isolation \
+      -r "/src/requirements/${VARIANT}.txt"
 COPY pyproject.toml README.md /src/
 COPY component /src/component
 COPY hook /src/hook
@@ -25,7 +28,7 @@ COPY hook /src/hook
 RUN /build/bin/pip wheel -q --no-deps --no-build-isolation -w /wheel /src \
  && /opt/check-failed-run/bin/pip install -q --no-deps --no-index /wheel/*.whl \
  && /opt/check-failed-run/bin/python3 -m check_failed_run.scanning.matcher --warm /opt/check-failed-run/cache \
- && /opt/check-failed-run/bin/pip uninstall -q -y setuptools pip \
+ && /opt/check-failed-run/bin/pip uninstall -q -y wheel setuptools pip \
  && find /opt/check-failed-run -type d -name tests -path '*/site-packages/*' -prune -exec rm -rf {} + \
  && chmod -R a+rX /opt/check-failed-run
 

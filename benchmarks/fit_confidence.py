@@ -24,7 +24,7 @@ from check_failed_run.catalogue import signatures
 from check_failed_run.scanning.matcher import Matcher
 
 SIGNS = {
-    "specificity_3": 1, "specificity_2": 1, "specificity_0": -1, "fatal": 1, "cascade": -1, "trend": -1, "confirmed": 1, "competing": -1, "truncated": -1, "absence": -1, "suspicion": -1,
+    "specificity_3": 1, "specificity_2": 1, "specificity_0": -1, "fatal": 1, "cascade": -1, "trend": -1, "confirmed": 1, "competing": -1, "truncated": -1, "absence": -1, "suspicion": -1, "unread": -1, "heuristic": -1,
 }  # fmt: skip
 RIGHT, WRONG = 0.97, 0.05
 PENALTY = 0.02
@@ -65,7 +65,7 @@ def fit(data: list[Sample], steps: int = 4000, rate: float = 0.5) -> dict[str, f
     return weights
 
 
-PRIOR = {"bias": 0.8, "specificity_3": 2.0, "specificity_2": 1.2, "specificity_0": -2.0, "fatal": 0.4, "cascade": -0.8, "trend": -0.2, "confirmed": 0.6, "competing": -0.9, "truncated": -0.6, "absence": -0.9, "suspicion": -1.0}
+PRIOR = {"bias": 0.8, "specificity_3": 2.0, "specificity_2": 1.2, "specificity_0": -2.0, "fatal": 0.4, "cascade": -0.8, "trend": -0.2, "confirmed": 0.6, "competing": -0.9, "truncated": -0.6, "absence": -0.9, "suspicion": -1.0, "unread": -1.5, "heuristic": -0.9}
 """What the weights are pulled to where the cases say nothing."""
 
 

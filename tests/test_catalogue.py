@@ -37,7 +37,7 @@ GROUPS = frozenset(
     low high worker resource service project account role type address tasks replica interface version required found module package
     option allowed choices shape other task job node state reason quota bucket url status message axis dim dtype percent
     component artifact parameter zone machine accelerator user group line column index classes length maximum field
-    requested available unit process parent api scale old new layer file expected_size actual_size got want peer""".split()
+    requested available unit process parent api scale old new layer file expected_size actual_size got want peer missing""".split()
 )
 
 RUN_VALUES = frozenset(

@@ -212,3 +212,28 @@ def test_other_formats_are_printed(tmp_path, name, start):
     (tmp_path / "train.log").write_text("Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    f(x)\nMemoryError\n")
     done = run(tmp_path / "train.log", "--out-dir", tmp_path, "--format", name)
     assert done.returncode == 0 and done.stdout.lower().startswith(start.lower())
+
+
+@pytest.mark.parametrize(("status", "cause", "code"), [("0", "none", 0), ("1", "unknown", 3), ("137", "process-crash", 1), ("-11", "process-crash", 1), ("134", "process-crash", 1)])
+def test_the_exit_status_of_a_run_whose_log_is_silent(tmp_path, status, cause, code):
+    (tmp_path / "train.log").write_text("".join(f"step {n} loss {2 - n / 1000:.3f}\n" for n in range(1, 60)))
+    done = run(tmp_path / "train.log", "--out-dir", tmp_path, "--exit-status", status, "--exit-code")
+    found = report(tmp_path)
+    assert (found["primary_cause"], done.returncode) == (cause, code)
+    assert found["run_status"] == ("healthy" if status == "0" else "crashed")
+
+
+def test_the_report_goes_to_a_bucket(tmp_path):
+    from tests.cloud import serve
+
+    (tmp_path / "train.log").write_text("MemoryError\n")
+    with serve([]) as cloud:
+        cloud.state.objects["bucket"] = {}
+        done = run(tmp_path / "train.log", "--out-dir", "gs://bucket/runs/7/", env=cloud.environ)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(cloud.state.objects["bucket"]["runs/7/check-failed-run.json"][0])["primary_cause"] == "oom"
+        done = run(tmp_path / "train.log", "--out-dir", "gs://", env=cloud.environ)
+        assert done.returncode == 2 and b"Primary cause: oom" in done.stdout and b"Traceback" not in done.stderr
+        cloud.fault("storage", "PERMISSION_DENIED")
+        done = run(tmp_path / "train.log", "--out-dir", "gs://bucket/runs/8", env=cloud.environ)
+        assert done.returncode == 2 and b"roles/storage.objectUser" in done.stderr and b"Primary cause: oom" in done.stdout

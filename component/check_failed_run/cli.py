@@ -33,8 +33,9 @@ class Misuse(click.UsageError):
 @click.option("--framework", type=click.Choice(FRAMEWORKS), help="What trained, where the log does not show it.")
 @click.option("--task", type=click.Choice(TASKS), help="What is trained; sets what a plausible loss and metric are.")
 @click.option("--signatures", "user_signatures", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="Signatures of your own (TOML); may be given several times.")
+@click.option("--exit-status", type=click.IntRange(-64, 255), metavar="N", help="How the training process ended: its exit status; with one other than 0 the run failed, whatever the log says.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Read only the last N lines of each log.")
-@click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help="Where check-failed-run.json is written; default: the current folder.")
+@click.option("--out-dir", metavar="FOLDER", help="Where check-failed-run.json is written, gs://BUCKET/FOLDER too; default: the current folder.")
 @click.option("--run-id", metavar="ID", help="run_id of the report; default: a new UUID.")
 @click.option("--format", "format", type=click.Choice(FORMATS), default="text", show_default=True, help="What is printed.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Print into FILE instead of standard output.")
@@ -87,9 +88,21 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
             shorten_names(record)
     except InputError as error:
         raise Misuse(str(error)) from None
+    _add_exit_status(record, options["exit_status"])
     if options["vertex_pipeline"] or options["kfp_run"]:
         return _pipeline(record, options)
     return _run(record, options)
+
+
+def _add_exit_status(record: Any, status: int | None) -> None:
+    """What the caller knows of the end; a signal (negative, or 128 and its number) is evidence of its own."""
+    from check_failed_run.sources.log_files import add_text
+
+    record.exit_code = status
+    if status:
+        record.failed = True
+        if status < 0 or status > 128:
+            add_text("exit status", f"the training process ended with exit code {status}\n", record)
 
 
 def _add_signatures(paths: tuple[Path, ...]) -> None:
@@ -131,8 +144,13 @@ def publish(report: Any, options: dict[str, Any]) -> None:
     """Write check-failed-run.json and print the chosen format."""
     from check_failed_run.publish.files import PublishError, write_text
 
+    failed: PublishError | None = None
+    path = None
     try:
-        path = _write_report(report, options)
+        path = _write_report(report, options["out_dir"])
+    except PublishError as error:
+        failed = error  # said after the diagnosis, which is not lost for it
+    try:
         text = render(report, options["format"], color=options["output"] is None and _wants_color())
         if options["output"] is not None:
             write_text(options["output"], text)
@@ -147,18 +165,22 @@ def publish(report: Any, options: dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except PublishError as error:
         raise Misuse(str(error)) from None
+    if failed is not None:
+        raise Misuse(str(failed))
 
 
-def _write_report(report: Any, options: dict[str, Any]) -> Path | None:
-    from check_failed_run.publish.files import REPORT_NAME, PublishError, write_report
+def _write_report(report: Any, out_dir: str | None) -> Path | str | None:
+    from check_failed_run.publish import files, gcs_folder
 
     try:
-        return write_report(report, options["out_dir"] or Path("."))
-    except PublishError as error:
-        if options["out_dir"] is not None:
+        if out_dir is not None and gcs_folder.is_gcs(out_dir):
+            return gcs_folder.write_report(report, out_dir)
+        return files.write_report(report, out_dir or ".")
+    except files.PublishError as error:
+        if out_dir is not None:
             raise
         # Nobody asked for this folder, and a read-only one (a mounted log folder) is no reason to keep the diagnosis back.
-        click.echo(f"{REPORT_NAME} was not written: {error}", err=True)
+        click.echo(f"{files.REPORT_NAME} was not written: {error}", err=True)
         return None
 
 

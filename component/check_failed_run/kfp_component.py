@@ -53,6 +53,7 @@ def check_failed_run(
         args=[
             "--status", status,
             "--job", job,
+            "--job-id", dsl.PIPELINE_JOB_ID_PLACEHOLDER,
             "--job-name", dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
             "--pipeline-root", dsl.PIPELINE_ROOT_PLACEHOLDER,
             "--artifacts", artifacts,

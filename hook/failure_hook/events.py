@@ -78,14 +78,13 @@ def _unwrap(headers: Mapping[str, str], body: bytes) -> tuple[tuple[dict[str, An
     low = {str(k).lower(): str(v) for k, v in headers.items()}
     content = low.get("content-type", "")
     if "ce-type" in low or content.startswith("application/cloudevents"):
-        from cloudevents.exceptions import GenericException
-        from cloudevents.http import from_http
+        from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+        from cloudevents.core.exceptions import CloudEventValidationError
 
         try:
-            event = from_http(low, body)
-        except (GenericException, ValueError, TypeError, AttributeError, KeyError) as error:
+            loaded = from_http_event(HTTPMessage(low, body)).get_data()
+        except (CloudEventValidationError, ValueError, TypeError, AttributeError, KeyError) as error:
             raise NotAnEvent(f"no CloudEvent: {error}") from None
-        loaded = event.data
         if isinstance(loaded, bytes | str):
             loaded = _json(loaded if isinstance(loaded, bytes) else loaded.encode())
     else:

@@ -15,13 +15,13 @@ from check_failed_run.analysis.ranks import RankFacts, read_ranks
 from check_failed_run.analysis.ruled_out import rule_out
 from check_failed_run.analysis.settings import read_settings
 from check_failed_run.analysis.stall import find_stall
-from check_failed_run.analysis.timeline import Timeline
+from check_failed_run.analysis.timeline import Log, Timeline
 from check_failed_run.analysis.trajectory import number_steps, series_of
 from check_failed_run.analysis.words import contributing, describe, environment, framework_of, last_point
 from check_failed_run.catalogue import by_id, exception_rules
 from check_failed_run.catalogue.model import Mark, Role
 from check_failed_run.record import RunRecord
-from check_failed_run.scanning.facts import LogFacts, LogLine
+from check_failed_run.scanning.facts import LogFacts, LogLine, Traceback
 
 __all__ = ["analyse"]
 
@@ -105,6 +105,8 @@ def _status(timeline: Timeline, verdict: Verdict, judge: Judge) -> str:
         return "recovered"
     if primary.status:
         errors = [c for c in [*verdict.survivors, *verdict.followed] if judge.fatal(c) and not c.signature.startswith("trend/")]
+        if primary.status == "diverged" and judge.dies(primary):
+            return "crashed"
         if not judge.fatal(primary) and primary.status in ("diverged", "degraded") and errors and primary.cls in ("nan-inf", "optimization-divergence"):
             return "crashed"
         return primary.status
@@ -119,6 +121,7 @@ def _features(primary: Cause | None, verdict: Verdict, found: Candidates, judge:
             "specificity_2": 1.0,
             "specificity_3": float(verdict.ended_ok),
             "absence": float(not verdict.ended_ok and not verdict.early_stop),
+            "unread": float(not verdict.ended_ok and not verdict.early_stop and not any(f.metrics for f in facts)),
             "competing": float(min(2, len({c.cls for c in verdict.recovered}))) * 0.3,
         }
     others = {c.cls for c in verdict.survivors if c.cls != primary.cls and c.specificity >= 2 and c.attempt == primary.attempt}
@@ -127,6 +130,7 @@ def _features(primary: Cause | None, verdict: Verdict, found: Candidates, judge:
         "specificity_3": float(primary.specificity >= 3),
         "specificity_2": float(primary.specificity == 2),
         "specificity_0": float(primary.specificity == 0),
+        "heuristic": float(primary.signature.startswith("exception/") and primary.specificity == 1),
         "fatal": float(judge.fatal(primary)),
         "cascade": float(primary.role == "cascade"),
         "trend": float(primary.signature.startswith("trend/")),
@@ -183,13 +187,15 @@ def _fill(diagnosis: Diagnosis, timeline: Timeline, verdict: Verdict, found: Can
 def _locate(timeline: Timeline, found: Candidates, primary: Cause | None, status: str) -> None:
     """A cause that a library printed (an assert of a kernel, [Fatal] of a booster) lies where the next traceback of its process points."""
     trend = primary is not None and primary.signature.startswith("trend/")
-    if primary is None or primary.location is not None or primary.at is None or (trend and status != "crashed") or primary.role == "cascade":
+    if primary is None or primary.location is not None or primary.at is None or (trend and status != "crashed"):
         return
     log = timeline.log(primary.at.input)
     for traceback_log, traceback in found.tracebacks:
         if traceback_log is not log or traceback.handled or traceback.last_line < primary.at.line:
             continue
         if traceback.rank is not None and primary.rank is not None and traceback.rank != primary.rank:
+            continue
+        if primary.role == "cascade" and not _says(log, traceback, primary.signature):
             continue
         if (traceback.header.line - primary.at.line > 400 and not trend) or timeline.attempt(traceback.header) != primary.attempt:
             break
@@ -198,6 +204,13 @@ def _locate(timeline: Timeline, found: Candidates, primary: Cause | None, status
             primary.location = location
             primary.phase = primary.phase or next((p for p in map(phase_of, traceback.exceptions) if p), None)
             return
+
+
+def _says(log: Log, traceback: Traceback, signature: str) -> bool:
+    """Whether one of the traceback's exceptions is a hit of the signature."""
+    table = log.facts.signatures.get(signature)
+    lines = {h.at.line for h in table.hits()} if table is not None else set()
+    return any(e.at.line in lines for e in traceback.exceptions)
 
 
 def _first_step(timeline: Timeline, found: Candidates, primary: Cause | None) -> None:

@@ -73,7 +73,7 @@ class Finder:
         self.timeline, self.signatures, self.rules = timeline, signatures, rules
         self.num_labels, self.task, self.learning_rate = num_labels, task, learning_rate
         self.steps = {log.index: Steps(log.facts.metrics) for log in timeline.logs}
-        self.first_train = {log.index: next((p.line for p in log.facts.metrics if p.kind in ("train", "progress") and ((p.step or 0) > 0 or p.kind == "train")), None) for log in timeline.logs}
+        self.trained = {log.index: [p.line for p in log.facts.metrics if p.kind == "train" or (p.kind == "progress" and (p.step or 0) > 0)] for log in timeline.logs}
 
     def find(self) -> Candidates:
         found = Candidates()
@@ -184,8 +184,8 @@ class Finder:
         return best, best_pairs
 
     def _unknown_exception(self, log: Log, traceback: Traceback, exception: ExceptionInfo, location: str | None) -> Cause:
-        first = self.first_train[log.index]
-        progressed = first is not None and first < exception.at.line
+        attempt = self.timeline.attempt(exception.at)
+        progressed = any(line < exception.at.line and log.attempt_at(line) == attempt for line in self.trained[log.index])
         worker = traceback.worker is not None and "DataLoader" in traceback.worker
         rule = find_rule(self.rules, exception, worker=worker, progressed=progressed)
         short = exception.type.rsplit(".", 1)[-1]
@@ -260,14 +260,14 @@ class Finder:
         return None
 
 
-_STATED = re.compile(r"\b(?:at|in|on|during) (?:global |training )?(?:step|iteration|iter|batch|update)[ =:#]{1,2}(\d{1,9})\b", re.IGNORECASE)
+_STATED = re.compile(r"\b(?:at|in|on|during) (?:global |training )?(?:step|iteration|iter|batch|update)[ =:#]{1,2}(\d{1,9})\b|, iteration (\d{1,9}): ", re.IGNORECASE)
 
 
 def _stated_step(text: str, counted: int | None) -> int | None:
     """The step that the message itself names, where it is not before the last one that was counted."""
     found = _STATED.search(text)
-    if found and (counted is None or int(found[1]) >= counted):
-        return int(found[1])
+    if found and (counted is None or int(found[1] or found[2]) >= counted):
+        return int(found[1] or found[2])
     return counted
 
 

@@ -85,7 +85,7 @@ class Judge:
         if primary is None or (primary.specificity <= 1 and primary.cls == "process-crash"):
             promoted = self._promote(primary, cascades, confirmations)
             primary = promoted or primary
-        if cascades and (primary is None or primary.specificity == 0):
+        if cascades and (primary is None or (primary.specificity == 0 and not self._brought_down(primary, cascades))):
             follower = self._cascade(cascades)
             # a run that someone or the scheduler ended may have been ended for what its metrics show
             if not (other and primary is None and follower.cls == "process-crash" and not self.fatal(follower)):
@@ -174,6 +174,8 @@ class Judge:
             return not self.known_failed and not self._too_good(cause)  # the run goes on either way: what counts is whether its scores show it
         if self.known_failed and (cause.exception is not None or (signature is not None and signature.fatal)) and not self._later_fault(cause):
             return False
+        if self._lived_on(cause):
+            return True
         if last_end is not None and key < last_end and not (self.dies(cause) and self._only_buffered(cause)):
             return True
         log = self.timeline.log(cause.at.input)
@@ -192,6 +194,20 @@ class Judge:
         if signature is not None and signature.fatal and not recovery:
             return advanced and len(after) >= 5 and cause.exception is None and signature.cls != "process-crash"
         return advanced
+
+    def _lived_on(self, cause: Cause) -> bool:
+        """A traceback that was logged with a time, after which the same log trains on at later times: no buffer explains these."""
+        if cause.exception is None:
+            return False
+        log = self.timeline.log(cause.at.input)
+        traceback = next((t for item, t in self.found.tracebacks if item is log and any(e.at.line == cause.at.line for e in t.exceptions)), None)
+        if traceback is None:
+            return False
+        at = next((line.time for excerpt in log.facts.excerpts for line in excerpt if traceback.header.line - 1 <= line.line <= traceback.header.line and line.time is not None), None)
+        if at is None:
+            return False
+        steps = {p.step for p in self._train[log.index] if p.line > traceback.last_line and p.time is not None and p.time > at and log.attempt_at(p.line) == cause.attempt and p.rank == cause.rank}
+        return len(steps - {None}) >= 2
 
     def _later_fault(self, cause: Cause) -> bool:
         """Whether another fault comes after this one, which then may be the one that counts."""
@@ -337,6 +353,10 @@ class Judge:
         known = [v for v in used if v is not None]
         grown = len(known) >= 4 and known[-1] >= 1.8 * known[0] and all(b >= a for a, b in pairwise(known))
         return hits if grown and percent is None else []
+
+    def _brought_down(self, cause: Cause, cascades: list[Cause]) -> bool:
+        """An exception that nobody caught came first, and what followed are only words about the end of its process."""
+        return self.dies(cause) and all(c.cls in ("process-crash", "") and self.timeline.key(c.at) > self.timeline.key(cause.at) for c in cascades)
 
     def _cascade(self, cascades: list[Cause]) -> Cause:
         usable = [c for c in cascades if c.cls] or cascades

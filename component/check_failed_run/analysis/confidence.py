@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 
 WEIGHTS: dict[str, float] = {
-    "bias": 1.4,
-    "specificity_3": 1.8,
-    "specificity_2": 1.35,
+    "bias": 1.41,
+    "specificity_3": 1.79,
+    "specificity_2": 1.42,
     "specificity_0": -1.93,
-    "fatal": 0.55,
-    "cascade": -0.75,
+    "fatal": 0.54,
+    "cascade": -0.74,
     "trend": 0.0,
-    "confirmed": 0.57,
-    "competing": -0.76,
+    "confirmed": 0.56,
+    "competing": -0.77,
     "truncated": -0.6,
-    "absence": -0.73,
-    "suspicion": -0.91,
+    "absence": -0.74,
+    "suspicion": -0.86,
+    "unread": -1.5,
+    "heuristic": -0.84,
 }
 LOWEST, HIGHEST = 0.05, 0.97
 

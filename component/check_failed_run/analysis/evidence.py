@@ -53,6 +53,7 @@ def of_failure(
     quotes.add(_progress_before(timeline, primary))
     quotes.add(_evaluations(timeline, primary))
     quotes.add(_collectives(ranks, timeline, primary))
+    quotes.add(_late_rank(timeline, primary))
     quotes.add(_wrappers(timeline, found, primary))
     quotes.add([Evidence(printed[key], "config") for key in TELLING.get(primary.cls, ()) if key in printed])
     quotes.add(_fatal_signs(verdict, found, primary))
@@ -143,6 +144,18 @@ def _collectives(ranks: RankFacts, timeline: Timeline, primary: Cause) -> list[E
         if spoken is not None:
             quotes.append(Evidence(spoken, f"last words of rank {rank}"))
     return quotes
+
+
+def _late_rank(timeline: Timeline, primary: Cause) -> list[Evidence]:
+    """What the rank that a barrier misses was doing, from its own log."""
+    missing = primary.values.get("missing")
+    if not missing:
+        return []
+    for log in timeline.logs:
+        if log.source.rank is not None and str(log.source.rank) == missing and log.facts.excerpts:
+            lines = [line for line in log.facts.excerpts[-1] if line.text.strip()]
+            return [Evidence(line, f"last words of rank {missing}") for line in lines[-1:]]
+    return []
 
 
 def _last_words(timeline: Timeline, cause: Cause) -> LogLine | None:

@@ -186,9 +186,9 @@ def find_trends(
 def _train_losses(series: dict[str, Series]) -> list[Series]:
     """Loss-like training series, the total first."""
     named = [series[n] for n in LOSSES if n in series]
-    others = [s for n, s in series.items() if n not in LOSSES and not n.startswith("eval_") and ("loss" in n or (n.startswith("train_") and any(
+    others = [s for n, s in series.items() if n not in LOSSES and n != "loss_scale" and not n.startswith("eval_") and ("loss" in n or (n.startswith("train_") and any(
         w in n for w in ("rmse", "mae", "mse", "logloss", "l2", "l1", "error", "nll", "loss", "deviance"))))]
-    return named + sorted(others, key=lambda s: (-len(s.points), s.name))
+    return named + sorted(others, key=lambda s: -len(s.points))
 
 
 def _nan(series: dict[str, Series], steps: Steps, resumed: bool) -> list[Trend]:
@@ -349,8 +349,9 @@ def _loss_divergence(loss: Series, steps: Steps, resumed: bool, series: dict[str
     name = "trend/divergence-after-resume" if resumed and onset_index < max(20, count // 4) else "trend/divergence-warmup" if onset_index <= 2 else "trend/divergence"
     strength = 3 if (blown or last > 2 * best) and count >= 8 else 2
     where = f" from step {step} on" if step is not None else ""
+    label = "the loss" if "loss" in loss.name else loss.name.removeprefix("train_")
     return Trend(name, "optimization-divergence", onset, [finite[best_at][0], onset, peak, finite[-1][0]],
-                 f"the loss climbs{where} while still finite: best {best:.4g}, at the end {last:.4g}, and it does not come back", strength, "diverged", loss.name, step,
+                 f"{label} climbs{where} while still finite: best {best:.4g}, at the end {last:.4g}, and it does not come back", strength, "diverged", loss.name, step,
                  {"best": best, "last": last})
 
 

@@ -788,12 +788,15 @@ SIGNATURES: tuple[Signature, ...] = (
             "Sample larger than population",
             "is less than or equal to x_min for bbox",
             "is less than or equal to y_min for bbox", "to be in the range",
+            "bounding boxes should have positive", "Expected target boxes", "target labels must of", "target boxes must of", "should have a boxes key",
+            "Mismatched image shape",
         ),
         pattern=r"Expected \w+ for bbox .{1,120} to be in the range|Required crop size .{1,60} is larger than input image size|Requested crop size .{1,60} is larger than input image size|pic should be (?:PIL Image|2/3 dimensional|Tensor)"
         r"|Calculated output size: .{1,60}Output size is too small|empty range (?:for|in) randrange|output with shape .{1,60} doesn't match the broadcast shape|Sample larger than population"
-        r"|is less than or equal to [xy]_min for bbox",
+        r"|is less than or equal to [xy]_min for bbox|[Aa]ll bounding boxes should have positive height and width|Expected target boxes to be (?:a tensor|of type)"
+        r"|target (?:boxes|labels) must of (?:float|int64) type|Every element of targets should have a boxes key|SizeMismatchError: Mismatched image shape",
         unless=_SKIPPED + "|" + _SOURCE,
-        prints="albumentations, torchvision transforms, PyTorch pooling and in-place operators, Python random",
+        prints="albumentations, torchvision transforms and detection models, detectron2, PyTorch pooling and in-place operators, Python random",
         means="a sample is smaller, has other channels, or a box lies outside the image, so that the transform or first layers refuse it",
         matches=(
             "ValueError: Expected x_max for bbox (0.1, 0.2, 1.01, 0.4, 3) to be in the range [0.0, 1.0], got 1.01.",
@@ -805,6 +808,9 @@ SIGNATURES: tuple[Signature, ...] = (
             "ValueError: empty range for randrange() (0, 0, 0)",
             "RuntimeError: output with shape [1, 28, 28] doesn't match the broadcast shape [3, 28, 28]",
             "ValueError: Sample larger than population or is negative",
+            "AssertionError: All bounding boxes should have positive height and width. Found invalid box [301.2, 418.9, 301.2, 467.1] for target at index 1.",
+            "ValueError: Expected target boxes to be a tensor of shape [N, 4], got torch.Size([0]).",
+            "detectron2.data.detection_utils.SizeMismatchError: Mismatched image shape for image a.jpg, got (1200, 800), expect (800, 1200).",
         ),
         rejects=(
             _why("clipping bbox to be in the range [0.0, 1.0]", "repaired"),

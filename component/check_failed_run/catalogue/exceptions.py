@@ -24,7 +24,7 @@ DATA_FRAMES = (
 SAMPLE_FRAMES = r":(?:__getitem__|__getitems__|_?collate\w*|\w+_collate(?:_fn)?|apply_function|_?decode\w*)$|torch/utils/data/_utils/|/datasets/iterable_dataset|/webdataset/|/streaming/base/|tensorflow/python/ops/script_ops"
 CHECKPOINT_FRAMES = (
     r"torch/serialization\.py|/safetensors/|/h5py/|h5py/_|/orbax/|/tensorstore|torch/distributed/checkpoint|/saving/(?:saving_lib|legacy|saving_api)|training/checkpoint|checkpoint_io\.py|/checkpointing"
-    r"|:(?:_?save_?(?:checkpoint|model|pretrained|state|weights|optimizer\w*)\w*|_?load_?(?:checkpoint|weights|state)\w*|dump_checkpoint|restore_?(?:checkpoint)?|resume_from\w*|resume_checkpoint|_?resume)$"
+    r"|:(?:_?save_?(?:checkpoint|model|pretrained|state|weights|optimizer\w*)\w*|_?load_?(?:checkpoint|weights|state)\w*|dump_checkpoint|_?restore(?:_?(?:checkpoint|state|from|latest|weights|params|model|train_state))?|msgpack_restore|resume_from\w*|resume_checkpoint|_?resume)$"
 )
 SAVE_FRAMES = r":(?:_?save\w*|dump\w*|write_checkpoint\w*|atomic_save|_?export\w*)$"
 # Files of configuration libraries that are left again before training starts.
@@ -271,13 +271,14 @@ EXCEPTION_RULES: tuple[ExceptionRule, ...] = (
         cls="io-checkpoint",
         kind="checkpoint can't be written or read",
         means="writing or reading a checkpoint failed in the file or archive itself",
-        types=("OSError", "IOError", "EOFError", "UnpicklingError", "BadZipFile", "SafetensorError", "CheckpointException", "BlockingIOError", "TimeoutError", "RuntimeError", "XlaRuntimeError", "ConnectionError"),
-        message=r"(?i)\bfiles?\b|\barchive\b|\bzip|pickle|\bstream|truncat|corrupt|\bheader\b|\beof\b|ran out of input|\bwrit(?:e|ing|ten)\b|\bread(?:ing|er)?\b|errno|\bstorage\b|magic|^$",
+        types=("OSError", "IOError", "EOFError", "UnpicklingError", "BadZipFile", "SafetensorError", "CheckpointException", "BlockingIOError", "TimeoutError", "RuntimeError", "XlaRuntimeError", "ConnectionError", "ValueError", "ReadError", "JSONDecodeError", "DecodeError", "ExtraData", "OutOfData", "UnpackException", "FormatError", "error", "LZMAError"),
+        message=r"(?i)\bfiles?\b|\barchive\b|\bzip|pickle|\bstream|truncat|corrupt|\bheader\b|\beof\b|ran out of input|\bwrit(?:e|ing|ten)\b|\bread(?:ing|er)?\b|errno|\bstorage\b|magic|\bunpack|incomplete|unexpected end|decompress|checksum|\bcrc\b|expecting value|extra data|unterminated|not a (?:gzip|zip|bzip2)|^$",
         frames=CHECKPOINT_FRAMES,
         specificity=2,
         fixes=(OLDER_CHECKPOINT, CHECK_DISK),
         examples=(
             '  File "/v/torch/serialization.py", line 1040, in _legacy_load\n    magic_number = pickle_module.load(f)\nEOFError: Ran out of input',
+            '  File "/v/flax/serialization.py", line 431, in msgpack_restore\n    state_dict = msgpack.unpackb(\nValueError: Unpack failed: incomplete input',
             '  File "/w/ckpt.py", line 44, in save_checkpoint\n    os.replace(tmp, path)\nOSError: [Errno 18] Invalid cross-device link',
         ),
     ),

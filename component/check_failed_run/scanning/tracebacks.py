@@ -92,7 +92,7 @@ _IPY_ARROW = re.compile(r"-{1,10}> ?(\d{1,9})(?: (.*))?$")
 _LIBRARY = re.compile(
     r"site-packages|dist-packages|[/\\][Ll]ib(?:64)?[/\\]python\d|python\d[\d.]*\.zip|^<(?!ipython)|^<?frozen |[/\\]ray[/\\]_private|"
     r"[/\\](?:s?bin|Scripts)[/\\][\w.-]+$|/opt/conda/lib|conda\d?/(?:envs/[^/]+/)?lib/|/\.pyenv/versions/[^/]+/lib|[/\\]Python\d+[/\\]Lib[/\\]|"
-    r"__autograph_generated_file|torchinductor_|/\.cache/bazel|\.egg[/\\]|/usr/lib/|^/pytorch/|^importlib[/\\.]|/uv/python/[^/]+/lib|nix/store",
+    r"__autograph_generated_file|torchinductor_|unsloth_compiled_cache|/\.cache/bazel|\.egg[/\\]|/usr/lib/|^/pytorch/|^importlib[/\\.]|/uv/python/[^/]+/lib|nix/store",
 )
 # Well-known source trees that people run from a checkout: package and a part of it that is the package's own.
 _CHECKOUT = re.compile(

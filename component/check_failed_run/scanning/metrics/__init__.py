@@ -96,7 +96,7 @@ class MetricReader:
         low = text.lower()
         if "loss" not in low and not (
             # something measured at a step or epoch
-            (("step" in low or "epoch" in low or "iter" in low or "eval" in low or "test" in low or "valid" in low) and any(map(low.__contains__, _MEASURED)))
+            (("step" in low or "epoch" in low or "iter" in low or "eval" in low or "test" in low or "valid" in low or "train" in low or "holdout" in low) and any(map(low.__contains__, _MEASURED)))
             # a shape that needs no name
             or "%|" in text
             or "persec" in low
@@ -157,7 +157,7 @@ class MetricReader:
         composer = (first == "[" and text.endswith("]:")) or (("Train " in text or "Eval " in text) and "/" in text)
         if composer and (draft := tables_.composer_line(text)):
             return "tables", draft
-        if has_loss and "," in text and "=" not in text and ":" not in text and tables_.csv_header(text):
+        if "," in text and "=" not in text and ":" not in text and first.isalpha() and tables_.csv_header(text):
             return None
         return self._pairs(text)
 

@@ -96,6 +96,7 @@ SAMPLES = (
     ('train_inner | {"epoch": 1, "update": 0.045, "loss": "13.453", "num_updates": "20", "lr": "5e-07", "gnorm": "3.1", "loss_scale": "128"}',
      {"loss": 13.453, "step": 20, "grad_norm": 3.1, "loss_scale": 128, "epoch": 1}),
     ("result: {'epoch': 7, 'train_loss': 0.3, 'val_acc': 0.9}", {"loss": 0.3, "eval_acc": 0.9, "epoch": 7}),
+    ('{"event": "hour", "hour": 3, "rows": 12, "train_mse": 3.62, "holdout_mse": 3.8}', {"train_mse": 3.62, "eval_mse": 3.8, "step": None}),
     ("{'learning_rate': 3e-05, 'batch_size': 8, 'epochs': 3, 'warmup_steps': 10}", None),
     ("xgboost 3.2.0 params={'eval_metric': 'mae', 'eta': 0.9, 'base_score': 0.5, 'step': 3, 'loss': 1}", None),
     ("  eval_loss               =     0.2601", {"eval_loss": 0.2601, "kind": "eval"}),

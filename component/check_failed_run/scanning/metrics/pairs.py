@@ -18,7 +18,7 @@ _FAIRSEQ = re.compile(r"(?:: {1,6}|\| {1,6})(\d+) ?/ {0,6}(\d+) ")  # fairseq; t
 _TUTORIAL = re.compile(r"\[(\d+), +(\d+)\] loss")  # torch's CIFAR tutorial
 _INDEX = re.compile(r"\s{0,12}(\d{1,9})(?:/(\d{1,9}))? ?\| ")  # "  350 | train_loss 3.6"
 _UNBOUNDED = re.compile(r"(\d+)it \[")  # tqdm without a total
-_CLU = re.compile(r"\[(\d+)\] (?=[a-z_]+=)")
+_CLU = re.compile(r"\[ {0,8}(\d+)\] (?=[a-z_]+=)")
 _RATE = re.compile(r"(?<![\d.,])(\d[\d.,]*+[kKM]?)\s*+(?:samples?|tokens?|toks?|img|images?|imgs|ex|examples?|it|iters?|steps?|batch(?:es)?|seqs?|frames?)\s?/\s?s(?:ec)?\b")
 _STEP_TIME = re.compile(r"(?<![\d.])(\d[\d.]*+) ?(ms|s|sec)/(?:it|iter|step|batch)\b")
 _EVAL = re.compile(r"(?:^|[\s\[(|])(?:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev|held[- ]?out|holdout|epoch\(val\)|epoch\(test\)|iter\(val\))(?=[\s\]):|,-]|$)")
@@ -215,6 +215,7 @@ SAMPLES = (
     ("epoch=0/micro_step=100/global_step=100, RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=12.6, MemAllocated=2.1GB, MaxMemAllocated=4.2GB", {"step": 100, "throughput": 12.5, "kind": "progress"}),
     ("steps: 10 loss: 2.3010 iter time (s): 1.200 samples/sec: 3.400", {"loss": 2.301, "step": 10, "throughput": 3.4}),
     ("[25] learning_rate=3.000e-07, loss=9.7000, grad_error=0.0, steps_per_sec=1.543, uptime=0", {"loss": 9.7, "lr": 3e-7, "step": 25, "throughput": 1.543}),
+    ("I1201 15:45:16.433560 140006861294464 train.py:42] [  120] bce=nan, gnorm=nan, loss=nan", {"loss": float("nan"), "step": 120}),
     ("epoch 01 [ 100/525] loss 0.50422 lr 9.70e-04 time 0.223s", {"loss": 0.50422, "epoch": 1, "step": 100, "total_steps": 525, "step_time": 0.223}),
     ("step    100 | loss 9.1411 | gnorm 1.216 | lr 6.00e-05 | 33211 tok/s/gpu | mem 69.2/79.1 GiB", {"loss": 9.1411, "grad_norm": 1.216, "step": 100, "lr": 6e-5}),
     ("epoch 0 step 20 loss 0.4057 grad_norm 0.928 lr 1.00e-03 | 20639 samples/s", {"loss": 0.4057, "throughput": 20639, "step": 20, "epoch": 0}),

@@ -211,6 +211,8 @@ SAMPLES = (
     (("E    #       LOSS TOK2VEC  LOSS NER  ENTS_F  SCORE ", "---  ------  ------------  --------  ------  ------", "  1     200         12.50     30.50   81.20    0.81"),
      {"loss": 43.0, "eval_ents_f": 81.2, "eval_score": 0.81, "epoch": 1, "step": 200}),
     (("step,loss,lr", "10,0.5,1e-3"), {"loss": 0.5, "lr": 1e-3, "step": 10}),
+    (("epoch,lr,train_mse,val_mse", "3,0.002,3.27843,3.92697"), {"train_mse": 3.27843, "eval_mse": 3.92697, "lr": 0.002, "epoch": 3}),
+    (("name,age,city", "3,4,5"), None),
     (("[batch=41/100]:", "\t Train loss/train/total: 2.2198"), {"loss": 2.2198, "step": 41, "total_steps": 100}),
     (("[epoch=1][batch=10/100]:", "\t Train loss/train/total: nan"), {"loss": float("nan"), "step": 10, "total_steps": 100, "epoch": 1}),
     (("[epoch=2]:", "\t Eval metrics/eval/MulticlassAccuracy: 0.5"), {"eval_multiclassaccuracy": 0.5, "epoch": 2}),

@@ -87,8 +87,8 @@ _SCORE = re.compile(
 )
 _EVAL_WORDS = frozenset(["val", "valid", "validation", "validate", "eval", "evaluation", "evaluate", "test", "testing", "dev", "predict", "holdout", "heldout", "valid_0", "valid_1", "validation_0", "validation_1", "evals"])
 _TRAIN_WORDS = frozenset(["train", "training", "tr", "train_inner", "learn", "dtrain", "trn"])
-_PREFIX = re.compile(r"(?:metrics[/_.])?(val|valid|validation|eval|evaluation|test|dev|predict|train|training)(?:[_/.]|$)+(.*)$")
-_SUFFIX_PHASE = re.compile(r"(.+?)[_/.](val|valid|validation|eval|test|dev|train|training)$")
+_PREFIX = re.compile(r"(?:metrics[/_.])?(val|valid|validation|eval|evaluation|test|dev|holdout|heldout|held_out|predict|train|training)(?:[_/.]|$)+(.*)$")
+_SUFFIX_PHASE = re.compile(r"(.+?)[_/.](val|valid|validation|eval|test|dev|holdout|train|training)$")
 
 
 @lru_cache(maxsize=8192)
