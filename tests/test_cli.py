@@ -214,6 +214,16 @@ def test_other_formats_are_printed(tmp_path, name, start):
     assert done.returncode == 0 and done.stdout.lower().startswith(start.lower())
 
 
+def test_an_empty_log_and_an_exit_status(tmp_path):
+    (tmp_path / "train.log").write_text("")
+    assert run(tmp_path / "train.log", "--out-dir", tmp_path, "--exit-status", "0").returncode == 2
+    done = run(tmp_path / "train.log", "--out-dir", tmp_path, "--exit-status", "137")
+    found = report(tmp_path)
+    assert done.returncode == 0 and found["primary_cause"] == "process-crash" and any("empty file" in item["why"] for item in found["missing"])
+    run(tmp_path / "train.log", "--out-dir", tmp_path, "--exit-status", "1")
+    assert report(tmp_path)["primary_cause"] == "unknown" and report(tmp_path)["run_status"] == "crashed"
+
+
 @pytest.mark.parametrize(("status", "cause", "code"), [("0", "none", 0), ("1", "unknown", 3), ("137", "process-crash", 1), ("-11", "process-crash", 1), ("134", "process-crash", 1)])
 def test_the_exit_status_of_a_run_whose_log_is_silent(tmp_path, status, cause, code):
     (tmp_path / "train.log").write_text("".join(f"step {n} loss {2 - n / 1000:.3f}\n" for n in range(1, 60)))

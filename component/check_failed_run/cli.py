@@ -60,8 +60,8 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
       check-failed-run --vertex-pipeline 1234567890 --project my-project
       check-failed-run --kfp-run 0b7a1c52-8c1e-4c39-9a53-3f1f5a2d9e11 --host http://localhost:8888
     """
-    from check_failed_run.record import RunRecord
-    from check_failed_run.sources.log_files import InputError, add_text, collect, shorten_names
+    from check_failed_run.record import MissingEvidence, RunRecord
+    from check_failed_run.sources.log_files import InputError, NothingToRead, add_text, collect, shorten_names
 
     _add_signatures(options["user_signatures"])
     record = RunRecord(framework=options["framework"], task=options["task"])
@@ -84,7 +84,13 @@ def diagnose_command(inputs: tuple[str, ...], traceback: str | None, **options: 
             record.targets.append("traceback")
             add_text("traceback", text if text.endswith("\n") else text + "\n", record)
         if inputs:
-            collect(inputs, record, last=options["last"])
+            try:
+                collect(inputs, record, last=options["last"])
+            except NothingToRead as error:
+                if not options["exit_status"]:
+                    raise
+                # a process that was killed before it wrote anything: its exit status is all there is
+                record.missing.append(MissingEvidence("the log", str(error), "run again with unbuffered output: PYTHONUNBUFFERED=1 COMMAND 2>&1 | tee train.log"))
             shorten_names(record)
     except InputError as error:
         raise Misuse(str(error)) from None

@@ -36,6 +36,10 @@ class InputError(ValueError):
     """The user named something that cannot be used. The message says what to do."""
 
 
+class NothingToRead(InputError):
+    """What was named is there and holds no log line."""
+
+
 def collect(inputs: Iterable[str], record: RunRecord, *, last: int | None = None) -> None:
     """Add the logs and configurations that ``inputs`` name to ``record``.
 
@@ -57,7 +61,7 @@ def collect(inputs: Iterable[str], record: RunRecord, *, last: int | None = None
         reasons = "; ".join(f"{s.input}: {s.reason}" for s in record.skipped[:5])
         if record.configs and not reasons:
             reasons = "only configuration files were named"
-        raise InputError(f"no log to read ({reasons or 'nothing was found'}). Name a log file, a folder that holds one, or - for standard input.")
+        raise NothingToRead(f"no log to read ({reasons or 'nothing was found'}). Name a log file, a folder that holds one, or - for standard input.")
 
 
 def shorten_names(record: RunRecord) -> None:
