@@ -587,6 +587,7 @@ SIGNATURES: tuple[Signature, ...] = (
         (
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
+            "ALLOCATION_FAILED",
             "CUSOLVER_STATUS_ALLOC_FAILED",
             "CUFFT_ALLOC_FAILED",
             "CUSPARSE_STATUS_ALLOC_FAILED",
@@ -595,12 +596,13 @@ SIGNATURES: tuple[Signature, ...] = (
             "rocblas_status_memory_error",
             "the resource allocation failed",
         ),
-        r"\b(?P<name>CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED|CUSPARSE_STATUS_ALLOC_FAILED|CUSPARSE_STATUS_INSUFFICIENT_RESOURCES|HIPBLAS_STATUS_ALLOC_FAILED|rocblas_status_memory_error)\b|(?:cuBLAS|cublas).{0,60}the resource allocation failed",
+        r"\b(?P<name>CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|CUDNN_STATUS_[A-Z_]{0,40}ALLOCATION_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED|CUSPARSE_STATUS_ALLOC_FAILED|CUSPARSE_STATUS_INSUFFICIENT_RESOURCES|HIPBLAS_STATUS_ALLOC_FAILED|rocblas_status_memory_error)\b|(?:cuBLAS|cublas).{0,60}the resource allocation failed",
         "PyTorch (CUDAContext, CuBLASHandlePool), TensorFlow and JAX (cuda_blas.cc, cuda_dnn.cc)",
         "A CUDA library could not get memory for its handle or workspace: the GPU is full, the library is not broken.",
         (
             "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
             "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+            "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
             "failed to create cublas handle: the resource allocation failed",
         ),
         (
@@ -667,9 +669,10 @@ SIGNATURES: tuple[Signature, ...] = (
             "Requested amount of GPU memory",
             "CUDA_ERROR_OUT_OF_MEMORY",
             "bad_alloc: cudaError",
+            "UR_RESULT_ERROR_OUT_OF_",
         ),
-        r"Out of memory error on GPU (?P<device>\d{1,3})|cupy\.cuda\.memory\.OutOfMemoryError|out_of_memory: CUDA error|cudaMalloc retry failed: out of memory|Memory allocation error on worker \d|Failed to allocate memory for requested buffer of size (?P<size>\d{1,20})|Requested amount of GPU memory \(\d{1,20} bytes\) could not be allocated|\bCUDA_ERROR_OUT_OF_MEMORY\b|bad_alloc: cudaError",
-        "Paddle, CuPy, RAPIDS (rmm), MXNet, XGBoost, ONNX Runtime, TensorRT, Numba, JAX",
+        r"Out of memory error on GPU (?P<device>\d{1,3})|cupy\.cuda\.memory\.OutOfMemoryError|out_of_memory: CUDA error|cudaMalloc retry failed: out of memory|Memory allocation error on worker \d|Failed to allocate memory for requested buffer of size (?P<size>\d{1,20})|Requested amount of GPU memory \(\d{1,20} bytes\) could not be allocated|\bCUDA_ERROR_OUT_OF_MEMORY\b|bad_alloc: cudaError|UR_RESULT_ERROR_OUT_OF_(?:DEVICE_MEMORY|HOST_MEMORY|RESOURCES)",
+        "Paddle, CuPy, RAPIDS (rmm), MXNet, XGBoost, ONNX Runtime, TensorRT, Numba, JAX, Intel XPU (SYCL)",
         "The GPU's memory is used up.",
         (
             "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on GPU 0, 31.7GB memory has been allocated and available memory is only 20.0MB.",
@@ -678,6 +681,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "xgboost.core.XGBoostError: [12:11:10] src/c_api/../data/../common/device_helpers.cuh:431: Memory allocation error on worker 0: bad_alloc: cudaErrorMemoryAllocation: out of memory",
             "onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException: [ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : bfc_arena.cc:342 BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 1073741824",
             "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY",
+            "RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
         ),
         (
             ("failed to allocate 2.20G (2364466176 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "TensorFlow tries again with less"),

@@ -64,6 +64,7 @@ _COMMAND_RISK = tuple((re.compile(pattern), risk) for pattern, risk in COMMAND_R
 
 # (pattern searched in "class signature kind", verdict): the first that fits wins, then RETRY_BY_CLASS.
 RETRY_RULES: tuple[tuple[str, Retry], ...] = (
+    (r"xid-application|xid-notice", "change-first"),
     (r"\bxid\b|xid\d|\becc\b|row[- ]remap|fallen?[- ]off|nvlink|gpu[- ]lost|hardware|faulty|unhealthy", "retry-elsewhere"),
     (r"node[- ](?:fail|lost|down|not-?ready|shutdown)|host[- ](?:error|fail|lost)", "retry-elsewhere"),
     (r"stock-?out|no[- ]capacity|capacity|resource[- ]pool|insufficient[- ]resources|not enough resources|exhausted zone", "retry-elsewhere"),
