@@ -24,6 +24,7 @@ _PHASES = tuple((name, re.compile(pattern)) for name, pattern in PHASES)
 
 
 SAID_BEFORE = 8  # lines before a failure in which the program may name its step
+RPC_ERRORS = ("_InactiveRpcError", "_MultiThreadedRendezvous", "AioRpcError")  # grpc prints status, details and a debug string on lines of their own
 NO_FAILURE_TYPES = ("KeyboardInterrupt", "GeneratorExit", "StopIteration")
 
 
@@ -141,6 +142,8 @@ class Finder:
             chosen, pairs = self._root(traceback, at_line)
             for exception in traceback.exceptions:
                 where[exception.at.line] = "claimed"
+                if exception.type.rsplit(".", 1)[-1] in RPC_ERRORS:
+                    where.update(dict.fromkeys(range(exception.at.line, exception.at.line + 1 + exception.message.count("\n")), "claimed"))
             causes = [(s, h) for s, h in pairs if s.role is Role.CAUSE]
             if traceback.handled:
                 found.handled += [self._cause(log, s, h, chosen) for s, h in causes]
@@ -177,6 +180,8 @@ class Finder:
                 score += 1.05
             elif exception.link == "group":
                 score += 0.9
+            if exception.type.rsplit(".", 1)[-1] in RPC_ERRORS and index + 1 < len(traceback.exceptions):
+                score -= 1.1  # the client library says the same again, in one line
             if score > best_score + 1e-9:
                 best, best_pairs, best_score = exception, pairs, score
             if index > 20:

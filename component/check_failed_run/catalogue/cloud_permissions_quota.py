@@ -28,7 +28,7 @@ WHO_AM_I = Fix(
     gain=0.3,
     confidence=0.8,
     command=(
-        "gcloud auth list; gcloud policy-troubleshoot iam [[{resource}]] [[--principal-email={principal}]] [[--permission={permission}]]"
+        "gcloud auth list[[; gcloud policy-troubleshoot iam {resource} --principal-email={principal} --permission={permission}]]"
     ),
 )
 GRANT_BUCKET = Fix(
@@ -46,7 +46,7 @@ GRANT_BUCKET = Fix(
     ),
 )
 GRANT_ACT_AS = Fix(
-    action="Grant roles/iam.serviceAccountUser on the target account[[ {principal}]] to the account that submits the job",
+    action="Grant roles/iam.serviceAccountUser on the target account[[ {account}]] to the account that submits the job",
     change=Change.PERMISSION,
     impact="the job may run as that account",
     validate="submitting the job again is accepted",
@@ -54,7 +54,7 @@ GRANT_ACT_AS = Fix(
     gain=0.95,
     confidence=0.9,
     command=(
-        "gcloud iam service-accounts add-iam-policy-binding [[{principal}]] --member=serviceAccount:SUBMITTER "
+        "gcloud iam service-accounts add-iam-policy-binding [[{account}]] --member=serviceAccount:SUBMITTER "
         "--role=roles/iam.serviceAccountUser"
     ),
 )
@@ -203,7 +203,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="may not act as the service account",
         cues=("permission to act as service", "iam.serviceAccounts.actAs", "iam.serviceaccounts.actAs"),
         pattern=(
-            r"do(?:es)? not have permission to act as service[_ ]account:? '?(?P<principal>[\w.@-]+\w)|(?:lacks?|missing|caller"
+            r"do(?:es)? not have permission to act as service[_ ]account:? '?(?P<account>[\w.@-]+\w)|(?:lacks?|missing|caller"
             r"|required).{0,80}iam\.service[Aa]ccounts\.actAs"
         ),
         prints="Vertex AI and other Google services at the creation of a job that runs as another account",
@@ -263,7 +263,7 @@ SIGNATURES: tuple[Signature, ...] = (
         kind="API not enabled",
         cues=("before or it is disabled", "SERVICE_DISABLED", "accessNotConfigured", "not enabled on project"),
         pattern=(
-            r"has not been used in project (?P<project>\S+) before or it is disabled|SERVICE_DISABLED"
+            r"has not been used in project (?P<project>\S+) before or it is disabled(?:.{0,120}/apis/api/(?P<api>[\w.-]+))?|SERVICE_DISABLED"
             r"|accessNotConfigured|API \[(?P<api2>[^\]]+)\] not enabled on project"
         ),
         prints="Google Cloud APIs (403)",
@@ -286,7 +286,7 @@ SIGNATURES: tuple[Signature, ...] = (
                 validate="the same call succeeds",
                 gain=0.95,
                 confidence=0.9,
-                command="gcloud services enable SERVICE [[--project={project}]]",
+                command="gcloud services enable {api}[[ --project={project}]]",
             ),
         ),
         specificity=3,
@@ -444,40 +444,35 @@ SIGNATURES: tuple[Signature, ...] = (
         id="cloud-permissions-quota/policy",
         cls=CLS,
         role=Role.CAUSE,
-        kind="organisation policy, perimeter, key, billing",
+        kind="organisation policy, perimeter, billing",
         cues=(
             "Constraint constraints/",
             "violates constraint",
             "Request is prohibited by organization",
             "VPC_SERVICE_CONTROLS",
             "vpcServiceControls",
-            "cloudkms.cryptoKeyVersions",
             "requires billing to be enabled",
             "BILLING_DISABLED",
             "billing account for the owning project is disabled",
             "absent billing account",
-            "Cloud KMS key",
             "constraints/",
         ),
         pattern=(
             r"[Cc]onstraint \\?[\"']?(?P<key>constraints/[\w.]+)\\?[\"']? violated|violates "
             r"constraint\s+\W?(?P<key2>constraints/[\w.]+)|Request is prohibited by organization.?s policy|VPC_SERVICE_CONTROLS"
-            r"|(?:denied|lacks?|missing|required?|permission|not have).{0,120}cloudkms\.cryptoKeyVersions\.\w+|requires billing "
-            r"to be enabled|BILLING_DISABLED|billing account for the owning project is disabled|absent billing account"
-            r"|Cloud KMS key.{0,120}(?:denied|not found|disabled|permission)"
+            r"|requires billing to be enabled|BILLING_DISABLED|billing account for the owning project is disabled|absent billing account"
         ),
         prints="Google Cloud APIs (403, FAILED_PRECONDITION)",
-        means="A rule above the project refused the call: organisation policy, service perimeter, encryption key or billing.",
+        means="A rule above the project refused the call: organisation policy, service perimeter or billing.",
         matches=(
             "Constraint constraints/compute.vmExternalIpAccess violated for project p.",
             "403 Request is prohibited by organization's policy. vpcServiceControlsUniqueIdentifier: abc",
-            "Service agent lacks the permission cloudkms.cryptoKeyVersions.useToEncrypt on the key",
             "403 This API method requires billing to be enabled. Please enable billing on project #p",
             "The billing account for the owning project is disabled in state absent",
         ),
         rejects=(
             Reject("IntegrityError: CHECK constraint failed: runs", "a database"),
-            Reject("encryption: Cloud KMS key projects/p/keys/k in use", "a setting"),
+            Reject("org policy: constraints/compute.vmExternalIpAccess is enforced, job obeys", "a setting"),
         ),
         fixes=(
             Fix(
@@ -492,6 +487,45 @@ SIGNATURES: tuple[Signature, ...] = (
             WHO_AM_I,
         ),
         specificity=3,
+    ),
+    Signature(
+        id="cloud-permissions-quota/encryption-key",
+        cls=CLS,
+        role=Role.CAUSE,
+        kind="encryption key (CMEK)",
+        cues=("cloudkms.cryptoKeyVersions", "Cloud KMS key", "KMS key", "CryptoKey"),
+        pattern=(
+            r"(?:denied|lacks?|missing|required?|permission|not have).{0,120}(?P<permission>cloudkms\.cryptoKeyVersions\.\w+)(?:.{0,80}?(?P<resource>projects/[\w./:-]+/cryptoKeys/[\w-]+))?"
+            r"|(?P<permission2>cloudkms\.cryptoKeyVersions\.\w+).{0,20}(?:denied|missing|required)(?:.{0,80}?(?P<resource2>projects/[\w./:-]+/cryptoKeys/[\w-]+))?"
+            r"|(?:Cloud )?KMS key.{0,160}(?:denied|not found|not enabled|disabled|destroyed|permission|not usable)|CryptoKey(?:Version)?\b.{0,160}(?:not enabled|DISABLED|DESTROYED)"
+        ),
+        prints="Vertex AI, GCS and Compute Engine with customer-managed encryption keys",
+        means="The service agent may not use the encryption key of the job, or the key is disabled or lies in another region.",
+        not_shown="Which service agent asked, where the line does not say so: each product has its own.",
+        matches=(
+            "Service agent lacks the permission cloudkms.cryptoKeyVersions.useToEncrypt on the key",
+            "Permission 'cloudkms.cryptoKeyVersions.useToEncrypt' denied on resource 'projects/p/locations/europe-west4/keyRings/ml/cryptoKeys/train' (or it may not exist).",
+            "Cloud KMS key projects/p/locations/us/keyRings/r/cryptoKeys/k is not enabled, current state is: DISABLED.",
+        ),
+        rejects=(
+            Reject("encryption: Cloud KMS key projects/p/keys/k in use", "a setting"),
+            Reject("kms_key_name=projects/p/locations/us/keyRings/r/cryptoKeys/k", "a setting"),
+        ),
+        fixes=(
+            Fix(
+                action="Grant roles/cloudkms.cryptoKeyEncrypterDecrypter on the key[[ {resource}]] to the product's service agent (for Vertex AI service-PROJECT_NUMBER@gcp-sa-aiplatform.iam.gserviceaccount.com)",
+                change=Change.PERMISSION,
+                impact="the product may encrypt with the key",
+                validate="submitting the job again is accepted",
+                time_to_try="10 min",
+                gain=0.95,
+                confidence=0.85,
+                command="gcloud kms keys add-iam-policy-binding {resource} --member=serviceAccount:SERVICE_AGENT --role=roles/cloudkms.cryptoKeyEncrypterDecrypter",
+            ),
+            WHO_AM_I,
+        ),
+        specificity=3,
+        outranks=("cloud-permissions-quota/iam-denied", "cloud-permissions-quota/forbidden"),
     ),
     Signature(
         id="cloud-permissions-quota/network",
