@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ FACTOR = 1.3  # ... and stands this far above its best
 SLOWDOWN = 5.0  # a step takes this many times its early median: throughput has collapsed
 
 REINFORCEMENT = ("reward", "ep_rew", "ep_len", "explained_variance", "approx_kl", "clip_frac", "entropy_loss", "value_loss", "policy_gradient_loss", "actor_loss", "critic_loss", "episode_return")
+ADVERSARIAL = re.compile(r"(?:^|_)(?:d|g|dis|disc|discriminator|gen|generator|adv|adversarial|critic)_?loss|loss_?(?:d|g|disc|gen|dis|adv)(?:$|_)")
 LOSSES = ("loss", "train_loss", "train_total_loss")
 HIGHER = ("accuracy", "acc", "acc@1", "acc1", "top1", "auc", "f1", "map", "map50", "dice", "iou", "miou", "precision", "recall", "r2", "ndcg")
 LOWER = ("wer", "cer")
@@ -292,6 +294,8 @@ def _divergence(series: dict[str, Series], steps: Steps, resumed: bool) -> list[
             return [Trend("trend/divergence-kl", "optimization-divergence", onset, [onset, peak, finite[-1][0]],
                           f"the KL divergence to the reference model grows from {head:.3g} to {tail:.3g}: the policy has left it", 3, "diverged", kl.name, steps.of(onset))]
     candidates = _train_losses(series)[:3]
+    total = [s for s in candidates if s.name in LOSSES and len(s.finite()) >= 5]
+    candidates = total or candidates  # a term may grow while the total falls
     if not candidates and "eval_loss" in series:
         candidates = [series["eval_loss"]]
     if not candidates:
@@ -309,8 +313,8 @@ def _loss_divergence(loss: Series, steps: Steps, resumed: bool, series: dict[str
     if len(finite) < 5:
         return None
     values = [v for _, v in finite]
-    if any(word in name for name in series for word in REINFORCEMENT):
-        return None  # a policy's or value's objective moves with the policy; it has no level to hold
+    if any(word in name for name in series for word in REINFORCEMENT) or any(ADVERSARIAL.search(name) for name in series):
+        return None  # a policy's objective moves with the policy, a generator's with its discriminator; neither has a level to hold
     count = len(values)
     width = 5 if count >= 25 else 3 if count >= 9 else 1
     smooth = _smooth(values, width)

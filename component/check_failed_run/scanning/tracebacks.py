@@ -374,7 +374,7 @@ class _Stream:
                 last = j
                 j += 1
                 continue
-            if m and (frames or not orphan or sure) and (sure or (self._plausible(m) and not orphan and not self._goes_on(j + 1))):
+            if m and (frames or not orphan or sure) and (sure or (self._plausible(m) and not orphan and not self._goes_on(j + 1, frames_only=bool(frames) and not foreign))):
                 return self._finish(j, m[1], m[2] or "", frames, depth)
             if m is None and frames and not orphan and self._ends_here(text) and not self._goes_on(j + 1):
                 break
@@ -398,14 +398,14 @@ class _Stream:
     def _ends_here(text: str) -> bool:
         return bool(_IGNORED.search(text) or _THREAD.search(text))
 
-    def _goes_on(self, j: int) -> bool:
-        """Whether frames of the same traceback still follow within a few lines."""
+    def _goes_on(self, j: int, *, frames_only: bool = False) -> bool:
+        """Whether frames of the same traceback, or a line that is surely its exception, still follow within a few lines."""
         for k in range(j, min(j + 8, len(self.texts))):
             if "Traceback (" in self.texts[k] or _CHAIN.search(self.texts[k]):
                 return False
             if _FRAME.match(self.texts[k]):
                 return True
-            if _sure_exception(self.texts[k]):
+            if not frames_only and _sure_exception(self.texts[k]):
                 return True
         return False
 
