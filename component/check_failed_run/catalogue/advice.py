@@ -33,16 +33,6 @@ SIGNATURES: tuple[Signature, ...] = (
         (("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. If reserved memory is >> allocated memory try setting max_split_size_mb", "the error with its advice"), ("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a setting")),
     ),
     _advice(
-        "conditional",
-        "what to do if it fails",
-        ("If you see", "if you see", "If you get", "if you get", "If you run", "if you run", "If you hit", "if you hit", "If you encounter", "if you encounter", "If you experience", "if you experience", "If training ", "If it ", "In case of", "in case of", "o avoid", "o prevent"),
-        r"^(?!.{0,300}(?:Error|Exception)\b[^.]{0,20}:).{0,80}?(?:^|[\s:>|\]*#-])(?:[Ii]f (?:you|it|this|training|the (?:job|run|process|GPU)) (?:sees?|gets?|hits?|runs? (?:into|out)|encounters?|experiences?|goes|fails?|crash(?:es)?|dies)\b"
-        r"|(?:[Ii]n case of|[Tt]o (?:avoid|prevent)) (?:an? )?(?:CUDA |GPU |host )?(?:OOM|out[- ]of[- ]memory|NaNs?|time-?outs?|overflows?|deadlocks?|hangs?)\b)",
-        "start-up hints of training scripts, launchers and schedulers",
-        ("If you see CUDA out of memory, lower the batch size.", "2026-01-01 10:00:00 INFO In case of OOM set gradient_checkpointing=true", "[WARNING] use fewer workers to avoid out of memory"),
-        (("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB. If you see this, lower the batch size", "the error with its advice"), ("CUDA out of memory", "a fact"), ("skipping batch to avoid divergence", "something else")),
-    ),
-    _advice(
         "cuda-debugging",
         "debugging advice",
         ("CUDA_LAUNCH_BLOCKING=1", "TORCH_USE_CUDA_DSA", "CUDA kernel errors might be asynchronously reported", "AMD_SERIALIZE_KERNEL", "TORCH_USE_HIP_DSA", "Device-side assertions were explicitly omitt", "For debugging consider passing CUDA_LAUNCH_B"),

@@ -23,6 +23,17 @@ def _harmless(name: str, kind: str, cues, pattern: str, prints: str, means: str,
 
 SIGNATURES: tuple[Signature, ...] = (
     _harmless(
+        "conditional-advice",
+        "what to do if it fails",
+        ("If you see", "if you see", "If you get", "if you get", "If you run", "if you run", "If you hit", "if you hit", "If you encounter", "if you encounter", "If you experience", "if you experience", "If training ", "If it ", "In case of", "in case of", "o avoid", "o prevent"),
+        r"^(?!.{0,300}(?:Error|Exception)\b[^.]{0,20}:).{0,80}?(?:^|[\s:>|\]*#-])(?:[Ii]f (?:you|it|this|training|the (?:job|run|process|GPU)) (?:sees?|gets?|hits?|runs? (?:into|out)|encounters?|experiences?|goes|fails?|crash(?:es)?|dies)\b"
+        r"|(?:[Ii]n case of|[Tt]o (?:avoid|prevent)) (?:an? )?(?:CUDA |GPU |host )?(?:OOM|out[- ]of[- ]memory|NaNs?|time-?outs?|overflows?|deadlocks?|hangs?)\b)",
+        "start-up hints of training scripts, launchers and schedulers",
+        "What to do if something goes wrong; nothing has.",
+        ("If you see CUDA out of memory, lower the batch size.", "2026-01-01 10:00:00 INFO In case of OOM set gradient_checkpointing=true", "[WARNING] use fewer workers to avoid out of memory"),
+        (("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB. If you see this, lower the batch size", "the error with its advice"), ("CUDA out of memory", "a fact"), ("skipping batch to avoid divergence", "something else")),
+    ),
+    _harmless(
         "xla-bfc-retry",
         "allocator falls back",
         ("The caller indicates that this is not a failure", "this is not a failure, but"),

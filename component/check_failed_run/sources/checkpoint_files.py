@@ -62,7 +62,7 @@ def read_json(path: Path, limit: int = MAX_JSON) -> Any:
 
 def _open(path: Path) -> BinaryIO:
     """Opens without waiting, should the file have become a FIFO since it was listed."""
-    return os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
 
 
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -240,7 +240,7 @@ def _hdf5(file: BinaryIO, head: bytes, size: int) -> Verdict:
     if not head.startswith(_HDF5):
         return Verdict(CORRUPT, "no HDF5 signature", "keras-h5")
     file.seek(0)
-    is_model = _WEIGHT_NAME.search(os.path.basename(str(getattr(file, "name", "")))) or any(w in file.read(1 << 20) for w in _KERAS_WORDS)
+    is_model = _WEIGHT_NAME.search(os.path.basename(str(file.name))) or any(w in file.read(1 << 20) for w in _KERAS_WORDS)
     format_ = "keras-h5" if is_model else None
     end = _hdf5_end(head)
     if end is None:

@@ -15,11 +15,11 @@ A pickle is never loaded: only file names in its bytes are searched.
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import re
 import stat
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -91,34 +91,65 @@ def base(folder: str) -> str:
     return folder.rsplit("/", 1)[-1]
 
 
-def walk(root: Path) -> Tree:
-    """Regular files below ``root``: links are not followed, at most :data:`MAX_ENTRIES` entries, :data:`MAX_DEPTH` levels."""
+def walk(root: Path, skip: Callable[[str, str], None] | None = None) -> Tree:
+    """Regular files below ``root``, the nearest first: at most :data:`MAX_ENTRIES` entries and :data:`MAX_DEPTH` levels.
+
+    Links are not followed: what they lead to inside the folder is found anyway. ``skip`` is told a relative path and
+    the reason of whatever is left out.
+    """
+    say = skip or (lambda relative, reason: None)
     files: list[FoundFile] = []
     folders: list[str] = []
     count = 0
-    stack: list[tuple[Path, str]] = [(root, "")]
-    while stack:
-        folder, name = stack.pop()
+    waiting: deque[tuple[Path, str]] = deque([(root, "")])
+    while waiting:
+        folder, name = waiting.popleft()
         try:
-            entries = sorted(os.scandir(folder), key=lambda e: e.name)
-        except OSError:
+            with os.scandir(folder) as scan:
+                entries = sorted(itertools.islice(scan, MAX_ENTRIES + 1), key=lambda e: e.name)
+        except OSError as error:
+            say(name or ".", error.strerror or str(error))
             continue
         for entry in entries:
+            relative = f"{name}/{entry.name}" if name else entry.name
             count += 1
             if count > MAX_ENTRIES:
+                say(name or ".", f"more than {MAX_ENTRIES} files and folders; the rest was not looked at")
                 return Tree(root, files, folders)
-            relative = f"{name}/{entry.name}" if name else entry.name
             try:
                 info = entry.stat(follow_symlinks=False)
-            except OSError:
+            except OSError as error:
+                say(relative, error.strerror or str(error))
                 continue
-            if stat.S_ISDIR(info.st_mode):
-                folders.append(relative)
-                if relative.count("/") < MAX_DEPTH:
-                    stack.append((Path(entry.path), relative))
-            elif stat.S_ISREG(info.st_mode):
+            if stat.S_ISREG(info.st_mode):
                 files.append(FoundFile(Path(entry.path), relative, info.st_size, info.st_mtime))
+            elif not stat.S_ISDIR(info.st_mode):
+                if reason := _why_not(Path(entry.path), info.st_mode, root):
+                    say(relative, reason)
+            elif entry.name in _NOT_ARTIFACTS:
+                continue
+            elif relative.count("/") >= MAX_DEPTH:
+                say(relative, f"more than {MAX_DEPTH} levels deep")
+            else:
+                folders.append(relative)
+                waiting.append((Path(entry.path), relative))
     return Tree(root, files, folders)
+
+
+_NOT_ARTIFACTS = frozenset({".git", ".svn", "__pycache__", "node_modules", "site-packages", ".ipynb_checkpoints", ".venv"})
+_SPECIAL = ((stat.S_ISFIFO, "a named pipe: reading it would wait"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
+
+
+def _why_not(path: Path, mode: int, root: Path) -> str | None:
+    """Why something that is neither file nor folder is left out; None for a link to what lies in the folder itself."""
+    for test, reason in _SPECIAL:
+        if test(mode):
+            return reason
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return "a link that leads nowhere, or in a circle"
+    return None if target.is_relative_to(root.resolve()) else "a link that leads out of the folder: name its target to have it read"
 
 
 def inventory(root: Path | str, tree: Tree | None = None) -> list[Checkpoint]:
@@ -234,9 +265,6 @@ def _judged(files: Iterable[FoundFile]) -> Verdict:
 def _listed(names: Iterable[Any], most: int = 3) -> str:
     names = [str(n) for n in names]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-_TEMPORARY = re.compile(r"(?i)(?:^tmp[-_.]|[-_.]tmp$|\.(?:partial|part|incomplete)$|^_temp)")
 
 
 def _orbax(stock: _Stock, folder: str) -> bool:
@@ -572,8 +600,8 @@ def _check_tracker(stock: _Stock, folder: str, tracker: str, format_: str, named
     drafts = [d for d in stock.drafts if d.format == format_ and parent(d.relative) == folder]
     target = next((d for d in drafts if base(d.relative) == named), None)
     if target is None:
-        if format_ != "tensorflow" or drafts:
-            relative = f"{folder}/{named}" if folder else named
+        relative = f"{folder}/{named}" if folder else named
+        if relative not in stock.tree.children[folder] and (format_ != "tensorflow" or drafts):
             stock.drafts.append(_Draft(relative, format_, Verdict(PARTIAL, f"named by {tracker} and not there"), [], step_of(relative)))
         return
     for draft in drafts:
@@ -581,4 +609,4 @@ def _check_tracker(stock: _Stock, folder: str, tracker: str, format_: str, named
             draft.verdict = Verdict(PARTIAL, f"{tracker}, which is written last, still names {named}")
 
 
-__all__ = ["FoundFile", "Tree", "inventory", "os", "step_of", "take_inventory", "walk"]
+__all__ = ["FoundFile", "Tree", "inventory", "step_of", "take_inventory", "walk"]
