@@ -4,7 +4,9 @@
     reports/<job>/<state>/...  the report and the card
     sent/<key>/<target>        a message that its target has accepted
     done/<key>                 all of it
-    threads/<fingerprint>/<key>  one per failure of that fingerprint: how often, and since when
+    threads/<fingerprint>/<key>  one per failure of that fingerprint: how often
+    threads-first/<fingerprint>  since when
+    threads-sent/<fingerprint>   when a message about it was last sent
 """
 
 from __future__ import annotations
@@ -80,16 +82,16 @@ class Ledger:
 
     def thread(self, fingerprint: str, key: str) -> Thread:
         """Count this failure in its thread, once however often it is called."""
-        self._create(f"threads/{fingerprint}/{key}", json.dumps({"at": self.clock()}))
-        moments, sent = [], []
-        for name in self._names(f"threads/{fingerprint}/"):
-            found = self._read(name)
-            if found is not None:
-                moments.append(float(found[0].get("at") or self.clock()))
+        now = json.dumps({"at": self.clock()})
+        self._create(f"threads/{fingerprint}/{key}", now)
+        if self._create(f"threads-first/{fingerprint}", now):
+            first = self.clock()
+        else:
+            found = self._read(f"threads-first/{fingerprint}")
+            first = float(found[0].get("at") or self.clock()) if found else self.clock()
         last = self._read(f"threads-sent/{fingerprint}")
-        if last is not None:
-            sent.append(float(last[0].get("at") or 0))
-        return Thread(max(1, len(moments)), min(moments, default=self.clock()), max(sent, default=None))
+        # names only: a thread may be long, and reading its marks would cost a request each
+        return Thread(max(1, len(self._names(f"threads/{fingerprint}/"))), first, float(last[0].get("at") or 0) if last else None)
 
     def mark_thread(self, fingerprint: str) -> None:
         """A message about this fingerprint was sent now."""
@@ -150,7 +152,7 @@ class Ledger:
         self._guard(delete)
 
     def _names(self, folder: str) -> list[str]:
-        return self._guard(lambda: [b.name for b in self.bucket.client.list_blobs(self.bucket, prefix=f"{self.prefix}/{folder}", max_results=1000, timeout=20)])
+        return self._guard(lambda: [b.name for b in self.bucket.client.list_blobs(self.bucket, prefix=f"{self.prefix}/{folder}", fields="items(name),nextPageToken", timeout=20)])
 
     @staticmethod
     def _guard(run: Callable[[], Any]) -> Any:
