@@ -19,7 +19,8 @@ from typing import Any
 MAX_DUMP = 64 << 20  # bytes
 MAX_OPCODES = 4_000_000
 MAX_OPEN = 20  # calls of one rank that are listed
-DUMP_NAME = re.compile(r"(?i)(?:.*(?:nccl|fr|flight|comm_lib|c10d)[\w.-]*_(?:rank_)?|.*trace_rank_?)(\d{1,6})(?:\.(?:pkl|pickle|json))?$")
+_DUMP_NAME = re.compile(r"(?i)(?:.*[_.-])?(?:nccl_trace|comm_lib_trace|fr_trace|flight_recorder|nccl_dump)_(?:rank_?)?(\d{1,6})(?:\.(?:pkl|pickle|json))?$")
+_RANK_NAME = re.compile(r"(?i).*(?:rank|trace)_?(\d{1,6})(?:\.(?:pkl|pickle|json))?$")
 
 
 class DumpError(ValueError):
@@ -140,10 +141,17 @@ class Dump:
     calls: list[Call] = field(default_factory=list)
 
 
-def is_dump_name(name: str) -> int | None:
-    """The rank that a dump's file name carries (nccl_trace_rank_3, comm_lib_trace_rank_3, fr_trace_3.pkl), or None."""
-    m = DUMP_NAME.match(name)
-    return int(m[1]) if m else None
+def rank_of_dump(name: str, head: bytes) -> int | None:
+    """The rank of a dump, by its name (nccl_trace_rank_3, comm_lib_trace_rank_3) or by name and first bytes; None where it is none.
+
+    The name's beginning is the user's (TORCH_FR_DUMP_TEMP_FILE, TORCH_NCCL_DEBUG_INFO_TEMP_FILE); the rank is appended to it.
+    """
+    if m := _DUMP_NAME.match(name):
+        return int(m[1])
+    m = _RANK_NAME.match(name)
+    if m and head[:1] in (b"\x80", b"{") and b"version" in head and (b"entries" in head or b"pg_config" in head or b"nccl_version" in head):
+        return int(m[1])
+    return None
 
 
 def read_dump(path: Path, rank: int) -> Dump:
