@@ -161,3 +161,29 @@ def test_the_result_runs(tmp_path):
     found = json.loads(report.read_text())
     assert found["pipeline"]["state"] == "FAILED" and found["run_status"] == "crashed"
     assert not list(root.rglob("never*/executor_output.json"))
+
+
+def test_the_decorator_gives_what_the_context_gives(tmp_path):
+    from kfp import compiler, dsl
+
+    from check_failed_run.component import exit_handler, with_exit_handler
+
+    @dsl.container_component
+    def train(lr: float):
+        return dsl.ContainerSpec(image="busybox", command=["echo"], args=[lr])
+
+    @dsl.pipeline(name="p")
+    @with_exit_handler(image="check:1", framework="pytorch")
+    def decorated(lr: float = 0.1):
+        train(lr=lr)
+
+    @dsl.pipeline(name="p")
+    def plain(lr: float = 0.1):
+        with dsl.ExitHandler(exit_handler(image="check:1", framework="pytorch")):
+            train(lr=lr)
+
+    texts = []
+    for number, pipeline in enumerate((decorated, plain)):
+        compiler.Compiler().compile(pipeline, str(tmp_path / f"{number}.yaml"))
+        texts.append((tmp_path / f"{number}.yaml").read_text())
+    assert texts[0] == texts[1] and "exit-handler-1" in texts[0] and "lr" in texts[0]

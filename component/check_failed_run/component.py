@@ -7,6 +7,12 @@ In a pipeline::
     with dsl.ExitHandler(exit_handler()):
         ...
 
+or around the whole function (:func:`with_exit_handler`)::
+
+    @dsl.pipeline
+    @with_exit_handler()
+    def training(): ...
+
 The compiled component runs ``python3 -m check_failed_run.component --status ... --report ...`` in the image;
 that is :func:`run_in_container`. It exits 0 whatever it finds, since a failing exit task would fail a run
 whose body succeeded. kfp is imported only by :func:`exit_handler`.
@@ -14,6 +20,7 @@ whose body succeeded. kfp is imported only by :func:`exit_handler`.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -24,6 +31,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,6 +85,22 @@ def exit_handler(*, image: str | None = None, **params: str) -> dsl.PipelineTask
     task = check_failed_run(**{name: str(value) if isinstance(value, int | float) else value for name, value in params.items()})
     task.set_container_image(image or component.image())
     return task.set_caching_options(False)
+
+
+def with_exit_handler(*, image: str | None = None, **params: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator below ``@dsl.pipeline``: the whole function stands under the exit handler. Takes what :func:`exit_handler` takes."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def under(*args: Any, **kwargs: Any) -> Any:
+            from kfp import dsl
+
+            with dsl.ExitHandler(exit_handler(image=image, **params)):
+                return function(*args, **kwargs)
+
+        return under
+
+    return decorate
 
 
 # ---------------------------------------------------------------------------------------------- in the container
