@@ -73,3 +73,10 @@ def test_fragment(name):
         assert report.failure_point.line == marked, report.failure_point
     if primary == "unknown":
         assert report.primary_cause_confidence <= 0.3 and report.missing
+
+
+@pytest.mark.parametrize(("task", "primary"), [(None, "evaluation-mismatch"), ("classification", "evaluation-mismatch"), ("regression", "none")])
+def test_what_is_trained_sets_which_scores_are_odd(task, primary):
+    record = RunRecord(task=task)
+    add_text("train.log", "".join(f"epoch {n} train_loss {2.0 / n:.3f} val_acc 1.0000\n" for n in range(1, 12)), record)
+    assert diagnose(record, run_id="fragment").primary_cause == primary

@@ -178,7 +178,8 @@ def find_trends(
     else:
         trends += [t for t in _divergence(series, steps, resumed) if nan_line is not None and t.point.line < nan_line]
     trends += _slowdown(series, steps)
-    trends += _evaluation(series, steps, num_labels)
+    if task != "regression":  # its scores have no level of guessing, and may well be near 1 at once
+        trends += _evaluation(series, steps, num_labels if task != "language-modeling" else None)
     return sorted(trends, key=lambda t: t.point.line)
 
 
