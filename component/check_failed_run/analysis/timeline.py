@@ -23,6 +23,7 @@ class Log:
     attempt_starts: list[int] = field(default_factory=list)  # first line of each attempt, ascending; [1, ...]
     first_attempt: int = 1
     companion: bool = False
+    curve: bool = False  # nothing but metrics, as in a trainer_state.json
 
     def time_at(self, line: int) -> float | None:
         """The time of a line, or of the nearest earlier line that has one."""
@@ -57,6 +58,7 @@ class Timeline:
                             log.times.append(line.time)
                         last = line.time
             log.companion = not log.facts.metrics and not log.facts.tracebacks
+            log.curve = bool(log.facts.metrics) and not log.facts.tracebacks and not log.facts.signatures
         self._attempts()
 
     def log(self, name: str) -> Log:
@@ -106,10 +108,10 @@ class Timeline:
         return max((log.last_attempt() for log in self.logs), default=1)
 
     def key(self, at: LogLine) -> tuple:
-        """Sort key of a line: attempt, time where every log has times, then input order and place."""
+        """Sort key of a line: attempt, time where every log that says more than metrics has times, then input order and place."""
         log = self._by_name[at.input]
         time = at.time if at.time is not None else log.time_at(at.line)
-        timed = all(item.times for item in self.logs if not item.companion)
+        timed = all(item.times for item in self.logs if not (item.companion or item.curve))
         if len(self.logs) == 1 or not timed or time is None:
             time = 0.0
         return (log.attempt_at(at.line), time, log.index, at.line, at.offset)
